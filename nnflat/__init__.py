@@ -1,0 +1,41 @@
+"""nnflat: a small neural network is one flat vector plus a Layout.
+
+The parameters of a model live in a tree of NumPy arrays (`nnflat.tree`); a `Layout` says where each of them
+stands in one contiguous vector, and copies both ways at memory speed.
+"""
+
+from importlib import import_module
+
+from nnflat import random, tree
+from nnflat.files import load, save
+from nnflat.layout import Bound, Layout, StructureChanged, destructure
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Bound",
+    "Layout",
+    "StructureChanged",
+    "destructure",
+    "es",
+    "interop",
+    "load",
+    "nn",
+    "optim",
+    "random",
+    "save",
+    "tree",
+]
+
+_ROOMS = frozenset({"es", "interop", "nn", "optim"})
+
+
+def __getattr__(name: str) -> object:
+    """Load a heavy room on first use."""
+    if name in _ROOMS:
+        return import_module(f"nnflat.{name}")
+    raise AttributeError(f"module 'nnflat' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
