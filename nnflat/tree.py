@@ -1,0 +1,463 @@
+"""Trees of arrays: walk them, rebuild them, name the places in them. No numbers are touched here.
+
+A tree is made of nodes (dict, list, tuple, namedtuple, dataclass, any class with the protocol or registered), whose
+ends are leaves. A leaf is a NumPy array; one of inexact dtype is a parameter. Everything else is static: it is
+carried along and never copied here.
+
+ a. One walk (`flatten`) splits a tree into its structure, its parameters and its statics; one (`unflatten`) puts
+    them together again. Every other function is these two.
+ b. A structure is a value: nodes know their class and keys, ends are indices. It holds no array.
+ c. What could hide an array (an unregistered object, an iterator, another library's tensor) is an error that names
+    the path and the way out, never an empty vector.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import types
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from nnflat._foreign import foreign_array
+
+Path = tuple[Hashable, ...]
+
+MAX_DEPTH = 256
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodeType:
+    """How the nodes of one class are taken apart and put together.
+
+    `children(node)` gives a dict, or pairs, of key -> child in order; `rebuild(cls, children, aux)` makes a node
+    without calling `__init__`; `aux(node)` is what rebuild needs beside the children. A frozen node cannot re-bind
+    its children.
+    """
+
+    children: Callable[[Any], Any]
+    rebuild: Callable[[type, dict, Any], Any]
+    static: frozenset = frozenset()
+    frozen: bool = False
+    aux: Callable[[Any], Any] = lambda node: None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Leaf:
+    """The place of parameter number `index`."""
+
+    index: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Static:
+    """The place of static number `index`."""
+
+    index: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Node:
+    """A node of a structure: its class, its keys, and a Node, Leaf or Static for each."""
+
+    cls: type
+    keys: tuple
+    children: tuple
+    aux: Any = dataclasses.field(default=None, compare=False)
+
+
+Structure = Node | Leaf | Static
+
+
+@dataclasses.dataclass(slots=True)
+class Flattened:
+    """A tree taken apart: parameters and statics in walking order, each with its path."""
+
+    structure: Structure
+    paths: list[Path]
+    leaves: list[np.ndarray]
+    static_paths: list[Path]
+    statics: list[Any]
+
+
+# ---- the classes of nodes ----------------------------------------------------------------------------------------
+
+
+def _attribute_names(node: object) -> Iterator[str]:
+    for cls in reversed(type(node).__mro__):
+        slots = cls.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name.startswith("__") and not name.endswith("__"):
+                name = f"_{cls.__name__.lstrip('_')}{name}"
+            if name not in ("__dict__", "__weakref__") and hasattr(node, name):
+                yield name
+    yield from getattr(node, "__dict__", ())
+
+
+def attributes(node: object) -> dict[str, Any]:
+    """Return the attributes of an object itself: its `__slots__`, then its `__dict__`, in order."""
+    return {name: getattr(node, name) for name in _attribute_names(node)}
+
+
+def _rebuild_attributes(cls: type, children: dict, aux: None) -> object:
+    node = object.__new__(cls)
+    for name, child in children.items():
+        object.__setattr__(node, name, child)
+    return node
+
+
+_SEQUENCE = {"children": enumerate, "rebuild": lambda cls, children, aux: cls(children.values())}
+_NAMEDTUPLE = NodeType(
+    children=lambda node: zip(node._fields, node, strict=True),
+    rebuild=lambda cls, children, aux: tuple.__new__(cls, children.values()),
+    frozen=True,
+)
+_MAPPING = NodeType(children=dict, rebuild=lambda cls, children, aux: cls(children))
+_BUILTIN: dict[type, NodeType] = {
+    dict: _MAPPING,
+    OrderedDict: _MAPPING,
+    defaultdict: NodeType(
+        children=dict,
+        rebuild=lambda cls, children, aux: cls(aux, children),
+        aux=lambda node: node.default_factory,
+    ),
+    list: NodeType(**_SEQUENCE),
+    tuple: NodeType(**_SEQUENCE, frozen=True),
+}
+_ATTRIBUTES = NodeType(children=attributes, rebuild=_rebuild_attributes)
+_FROZEN_ATTRIBUTES = dataclasses.replace(_ATTRIBUTES, frozen=True)
+
+_exact: dict[type, NodeType] = dict(_BUILTIN)  # this very class
+_inherited: dict[type, NodeType] = {}  # this class and those derived from it
+_static_names: dict[type, frozenset] = {}  # for classes that are nodes by themselves
+
+
+@functools.cache
+def _protocol(frozen: bool) -> NodeType:
+    return NodeType(
+        children=lambda node: node.__tree_children__(),
+        rebuild=lambda cls, children, aux: cls.__tree_rebuild__(children),
+        frozen=frozen,
+    )
+
+
+def _by_nature(cls: type) -> NodeType | None:
+    if hasattr(cls, "__tree_children__"):
+        return _protocol(getattr(cls, "__tree_frozen__", False))
+    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+        return _NAMEDTUPLE
+    if dataclasses.is_dataclass(cls):
+        return _FROZEN_ATTRIBUTES if cls.__dataclass_params__.frozen else _ATTRIBUTES  # type: ignore[attr-defined]
+    return None
+
+
+def node_type(cls: type) -> NodeType | None:
+    """Return how nodes of class `cls` are walked, or None where `cls` is no class of nodes."""
+    if cls in _exact:
+        return _exact[cls]
+    kind = next((_inherited[base] for base in cls.__mro__ if base in _inherited), None) or _by_nature(cls)
+    static = frozenset().union(*(_static_names[base] for base in cls.__mro__ if base in _static_names))
+    return dataclasses.replace(kind, static=static) if kind and static else kind
+
+
+def children_of(node: object, kind: NodeType) -> dict:
+    """Return the children of a node, key -> child, as a dict of their own."""
+    return dict(kind.children(node))
+
+
+_ATOMS = (
+    type(None), bool, int, float, complex, str, bytes, type, np.generic, np.dtype, np.ufunc, np.random.Generator,
+    np.random.RandomState, np.random.BitGenerator, types.FunctionType, types.BuiltinFunctionType,
+    types.MethodType, types.ModuleType, range, slice, type(Ellipsis),
+)  # fmt: skip
+
+
+def register(
+    cls: type | None = None,
+    *,
+    children: Callable[[Any], Any] | None = None,
+    rebuild: Callable[[dict], Any] | None = None,
+    static: tuple[str, ...] | str = (),
+) -> Any:
+    """Make a class a node of trees; use it as a call or as a decorator.
+
+    Without `children` and `rebuild` the children are the attributes, `__slots__` first, then `__dict__` in order,
+    and a rebuilt object gets them without a call of `__init__`; classes derived from `cls` are nodes, too.
+
+    Parameters
+    ----------
+    cls : type
+        The class. Left out where `register` is used as a decorator with options.
+    children, rebuild : callable, optional
+        `children(node)` gives a dict (or pairs) of key -> child; `rebuild(children)` makes a node of such a dict.
+        Both or none. They hold for this very class.
+    static : tuple of str
+        The attributes (or keys) that are no parameters, whatever is in them. They are not looked into.
+
+    Raises
+    ------
+    TypeError
+        For an array, number or built-in class, which have their meaning already.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from nnflat import tree
+    >>> @tree.register(static="mean")
+    ... class Scaler:
+    ...     def __init__(self):
+    ...         self.scale, self.mean = np.ones(2), np.zeros(2)
+    >>> tree.leaves(Scaler())
+    [array([1., 1.])]
+    """
+    if cls is None:
+        return functools.partial(register, children=children, rebuild=rebuild, static=static)
+    names = frozenset((static,) if isinstance(static, str) else static)
+    _refuse_registration(cls, children, rebuild)
+    if children is not None and rebuild is not None:
+        make = rebuild
+        _exact[cls] = NodeType(children, lambda cls, children, aux: make(children), names)
+        return cls
+    if _by_nature(cls) is None:
+        _inherited[cls] = _ATTRIBUTES
+    _static_names[cls] = names
+    return cls
+
+
+def _refuse_registration(cls: type, children: object, rebuild: object) -> None:
+    if not isinstance(cls, type):
+        raise TypeError(f"register needs a class; got {cls!r}")
+    if issubclass(cls, (np.ndarray, *_ATOMS)) or cls.__module__ == "builtins" or cls in _BUILTIN or foreign_array(cls):
+        raise TypeError(f"{cls.__qualname__} cannot be registered as a node: it is a leaf, a static or built in")
+    if (children is None) != (rebuild is None):
+        raise TypeError(f"register({cls.__qualname__}) needs both children= and rebuild=, or neither")
+    if children is None and _by_nature(cls) is None and issubclass(cls, (dict, list, tuple, set, frozenset, deque)):
+        raise TypeError(
+            f"register({cls.__qualname__}) needs children= and rebuild=: it keeps items beside its attributes"
+        )
+
+
+# ---- the walk ----------------------------------------------------------------------------------------------------
+
+
+def flatten(tree: object) -> Flattened:
+    """Take a tree apart into structure, parameters and statics; shares everything, copies nothing."""
+    flat = Flattened(Static(0), [], [], [], [])
+    flat.structure = _visit(tree, (), flat, {})
+    return flat
+
+
+def _visit(value: Any, path: Path, flat: Flattened, active: dict[int, Path]) -> Structure:
+    if isinstance(value, np.ndarray):
+        return _visit_array(value, path, flat)
+    kind = node_type(type(value))
+    if kind is None:
+        _refuse_hidden_arrays(value, path)
+        return _visit_static(value, path, flat)
+    if id(value) in active:
+        raise ValueError(f"{format_path(path)} is {format_path(active[id(value)])} again: a tree has no cycles")
+    if len(path) >= MAX_DEPTH:
+        raise ValueError(f"the tree is deeper than {MAX_DEPTH} levels at {format_path(path[:4])}...")
+    active[id(value)] = path
+    children = children_of(value, kind)
+    places = tuple(
+        [
+            _visit_static(child, (*path, key), flat)
+            if key in kind.static
+            else _visit(child, (*path, key), flat, active)
+            for key, child in children.items()
+        ]
+    )
+    del active[id(value)]
+    return Node(type(value), tuple(children), places, kind.aux(value))
+
+
+def _visit_static(value: object, path: Path, flat: Flattened) -> Static:
+    flat.static_paths.append(path)
+    flat.statics.append(value)
+    return Static(len(flat.statics) - 1)
+
+
+def _visit_array(array: np.ndarray, path: Path, flat: Flattened) -> Leaf | Static:
+    kind, cls = array.dtype.kind, array.__class__
+    if kind == "O":
+        raise TypeError(f"{format_path(path)} is an object array; a leaf needs numbers")
+    plain = cls is np.ndarray or cls is np.memmap
+    if not plain and (kind in "fc" or issubclass(cls, (np.ma.MaskedArray, np.matrix))):
+        raise TypeError(f"{format_path(path)} is a {cls.__name__}; a leaf needs a plain array (np.asarray)")
+    if kind not in "fc":
+        return _visit_static(array, path, flat)
+    flat.paths.append(path)
+    flat.leaves.append(array)
+    return Leaf(len(flat.leaves) - 1)
+
+
+def unflatten(structure: Structure, leaves: list, statics: list) -> Any:
+    """Put a tree together again; shares the leaves and statics that it is given."""
+    if isinstance(structure, Leaf):
+        return leaves[structure.index]
+    if isinstance(structure, Static):
+        return statics[structure.index]
+    values = [unflatten(child, leaves, statics) for child in structure.children]
+    kind = node_type(structure.cls)
+    if kind is None:
+        raise TypeError(f"{structure.cls.__qualname__} is no class of nodes here; register it with nnflat.tree.register")
+    return kind.rebuild(structure.cls, dict(zip(structure.keys, values, strict=True)), structure.aux)
+
+
+# ---- what must not hide in a tree --------------------------------------------------------------------------------
+
+
+def _refuse_hidden_arrays(value: object, path: Path) -> None:
+    if isinstance(value, _ATOMS):
+        return
+    if hint := foreign_array(type(value)):
+        raise TypeError(f"{format_path(path)} is a {type(value).__name__}, which is no NumPy array: {hint}")
+    if isinstance(value, Iterator):
+        raise TypeError(f"{format_path(path)} is an iterator, which can be walked only once: make it a list")
+    if (inside := _first_array(value)) is not None:
+        name = type(value).__qualname__
+        raise TypeError(
+            f"{format_path(path)} is a {name} that holds an array at {format_path((*path, *inside))}, but {name} is no"
+            f" class of nodes: nnflat.tree.register({name}), or name it in static= where it is no parameter"
+        )
+
+
+def _first_array(value: object) -> Path | None:
+    """Return the path, from `value`, of an array in its attributes and items, or None."""
+    seen: set[int] = set()
+    todo: deque[tuple[Path, Any]] = deque([((), value)])
+    while todo:
+        path, item = todo.popleft()
+        if isinstance(item, np.ndarray) or foreign_array(type(item)):
+            return path
+        if id(item) in seen or isinstance(item, _ATOMS):
+            continue
+        seen.add(id(item))
+        todo.extend(((*path, key), child) for key, child in _contents(item))
+    return None
+
+
+def _contents(item: Any) -> Iterator[tuple[Hashable, Any]]:
+    if isinstance(item, functools.partial):
+        yield from (("args", item.args), ("keywords", item.keywords))
+    if isinstance(item, (dict, types.MappingProxyType)):
+        yield from item.items()
+    elif isinstance(item, (list, tuple, set, frozenset, deque)):
+        yield from enumerate(item)
+    yield from attributes(item).items()
+
+
+# ---- names -------------------------------------------------------------------------------------------------------
+
+
+def format_path(path: Path) -> str:
+    """Return the printed name of a path.
+
+    >>> format_path(("layers", 0, "weight"))
+    'layers[0].weight'
+    """
+    if not path:
+        return "<root>"
+    return "".join(
+        f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{key!r}]" for key in path
+    ).removeprefix(".")
+
+
+def suggest(name: object, names: list[str]) -> str:
+    """Return the end of an error message that names what is there instead of `name`."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(str(name), names, n=3)
+    return f"; did you mean {' or '.join(close)}?" if close else f"; there are {', '.join(names[:8]) or 'none'}"
+
+
+# ---- the verbs ---------------------------------------------------------------------------------------------------
+
+
+def leaves(tree: object) -> list[np.ndarray]:
+    """Return the parameters of a tree in order; the arrays themselves, no copies.
+
+    >>> leaves({"weight": np.ones(2), "name": "a", "steps": np.array([3])})
+    [array([1., 1.])]
+    """
+    return flatten(tree).leaves
+
+
+def items(tree: object) -> list[tuple[Path, np.ndarray]]:
+    """Return the parameters of a tree, each with its path; the arrays themselves, no copies.
+
+    >>> items([np.ones(2)])
+    [((0,), array([1., 1.]))]
+    """
+    flat = flatten(tree)
+    return list(zip(flat.paths, flat.leaves, strict=True))
+
+
+def map(fn: Callable[..., Any], tree: Any, *rest: Any) -> Any:
+    """Return a tree of the same structure with `fn(leaf, *leaves of rest)` in the place of each parameter.
+
+    Trees in `rest` are matched by path. Statics come from the first tree, shared. `fn` is called once for an array
+    that stands at several paths.
+
+    Raises
+    ------
+    ValueError
+        Where a tree in `rest` has no parameter at a path of the first, or one more.
+
+    Examples
+    --------
+    >>> map(np.negative, {"a": np.ones(2), "b": "static"})
+    {'a': array([-1., -1.]), 'b': 'static'}
+    """
+    flat = flatten(tree)
+    others = [_matched(flat.paths, dict(items(other)), number) for number, other in enumerate(rest, 2)]
+    made: dict[tuple[int, ...], Any] = {}
+    results = []
+    for group in zip(flat.leaves, *others, strict=True):
+        key = tuple(id(leaf) for leaf in group)
+        if key not in made:
+            made[key] = fn(*group)
+        results.append(made[key])
+    return unflatten(flat.structure, results, flat.statics)
+
+
+def _matched(paths: list[Path], found: dict[Path, np.ndarray], number: int) -> list[np.ndarray]:
+    for path in found.keys() ^ set(paths):
+        where = "has one more parameter" if path in found else "has no parameter"
+        raise ValueError(f"tree {number} {where} at {format_path(path)}")
+    return [found[path] for path in paths]
+
+
+def replace(tree: Any, values: Mapping[Path | str, np.ndarray]) -> Any:
+    """Return a tree with other arrays at the given paths (or printed names); all else is shared with `tree`.
+
+    An array that stands at several paths is replaced at all of them.
+
+    Raises
+    ------
+    KeyError
+        For a path at which the tree has no parameter.
+    TypeError
+        For a value that is no array.
+
+    Examples
+    --------
+    >>> replace({"a": np.ones(1), "b": np.ones(1)}, {"b": np.zeros(1)})
+    {'a': array([1.]), 'b': array([0.])}
+    """
+    flat = flatten(tree)
+    names = {format_path(path): index for index, path in enumerate(flat.paths)}
+    index_of = names | {path: index for index, path in enumerate(flat.paths)}
+    new = {}
+    for path, value in values.items():
+        if path not in index_of:
+            name = path if isinstance(path, str) else format_path(path)
+            raise KeyError(f"the tree has no parameter at {name}{suggest(name, list(names))}")
+        if not isinstance(value, np.ndarray):
+            raise TypeError(f"{path} needs an array; got {type(value).__name__}")
+        new[id(flat.leaves[index_of[path]])] = value
+    return unflatten(flat.structure, [new.get(id(leaf), leaf) for leaf in flat.leaves], flat.statics)
