@@ -1,0 +1,62 @@
+"""Noise by key: element k of a direction depends on (key, generation, direction, k) and on nothing else."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnflat._random import fill_normal
+from nnflat.random import fold
+
+__all__ = ["Gaussian", "Noise"]
+
+BLOCK = 8192  # elements: a block of the sum and one of noise stay in the first cache
+
+
+class Noise(Protocol):
+    """What every kind of noise offers."""
+
+    def fill(self, key: np.uint64, generation: int, k: int, out: NDArray[Any]) -> NDArray[Any]:
+        """Write direction `k` of a generation into `out` and return it."""
+        ...
+
+    def combine(
+        self, key: np.uint64, generation: int, weights: NDArray[Any], out: NDArray[Any]
+    ) -> NDArray[Any]:
+        """Write the sum of the directions 0, 1, ... times `weights` into `out` and return it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Independent standard normal noise in every element.
+
+    Examples
+    --------
+    >>> noise, key = Gaussian(), np.uint64(1)
+    >>> first, second = noise.fill(key, 0, 0, np.empty(3)), noise.fill(key, 0, 1, np.empty(3))
+    >>> total = noise.combine(key, 0, np.array([2.0, -1.0]), np.empty(3))
+    >>> np.allclose(total, 2 * first - second)
+    True
+    """
+
+    def fill(self, key: np.uint64, generation: int, k: int, out: NDArray[Any]) -> NDArray[Any]:
+        """Write direction `k` of a generation into `out` and return it."""
+        fill_normal(fold(key, generation, k), 0, out)
+        return out
+
+    def combine(
+        self, key: np.uint64, generation: int, weights: NDArray[Any], out: NDArray[Any]
+    ) -> NDArray[Any]:
+        """Write the sum of the directions 0, 1, ... times `weights` into `out` and return it."""
+        terms = [(fold(key, generation, k), weight) for k, weight in enumerate(weights.tolist()) if weight]
+        out.fill(0)
+        for start in range(0, out.size, BLOCK):
+            block = out[start : start + BLOCK]
+            scratch = np.empty_like(block)
+            for direction, weight in terms:
+                fill_normal(direction, start, scratch)
+                scratch *= weight
+                block += scratch
+        return out

@@ -1,0 +1,118 @@
+"""Policies: what an environment needs of a model, and a whole population of models in batched products."""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nnflat import nn
+from nnflat.es.lanes import make_lanes
+from nnflat.layout import Layout
+from nnflat.tree import format_path
+
+__all__ = ["HIDDEN", "input_size", "output_size", "policy_for", "population_policy", "to_actions"]
+
+HIDDEN = (32,)
+
+Forward = Callable[[NDArray[Any]], NDArray[Any]]
+
+
+def policy_for(
+    env_id: str, *, hidden: Sequence[int] = HIDDEN, rng: np.random.Generator | None = None
+) -> nn.Chain:
+    """Return a policy for an environment: Dense layers with tanh, and a plain one for the actions.
+
+    Parameters
+    ----------
+    env_id : str
+        A gymnasium environment with a 1-D Box of observations and Discrete or Box actions.
+    hidden : sequence of int
+        The sizes of the hidden layers.
+    rng : numpy.random.Generator, optional
+        Draws the initial weights.
+
+    Examples
+    --------
+    >>> policy_for("CartPole-v1")
+    Chain(Dense(4, 32, tanh), Dense(32, 2))
+    """
+    lanes = make_lanes(env_id, 1)
+    sizes = [input_size(lanes.observation_space, env_id), *hidden]
+    n_out = output_size(lanes.action_space, env_id)
+    lanes.close()
+    body = [nn.Dense(n, m, "tanh", rng=rng) for n, m in pairwise(sizes)]
+    return nn.Chain(*body, nn.Dense(sizes[-1], n_out, rng=rng))
+
+
+def input_size(space: Any, env_id: str) -> int:
+    """Return the number of inputs that a policy needs for a space of observations."""
+    if type(space).__name__ == "Box" and len(space.shape) == 1:
+        return space.shape[0]
+    raise ValueError(f"{env_id} has observations {space}; a policy needs a Box of one dimension")
+
+
+def output_size(space: Any, env_id: str) -> int:
+    """Return the number of outputs that a policy needs for a space of actions."""
+    match type(space).__name__:
+        case "Discrete":
+            return int(space.n)
+        case "Box" if space.dtype.kind == "f":
+            return int(np.prod(space.shape))
+    raise ValueError(f"{env_id} has actions {space}; a policy needs Discrete, or a Box of floats")
+
+
+def to_actions(space: Any, outputs: NDArray[Any]) -> NDArray[Any]:
+    """Turn the outputs of a policy, (lanes, n), into actions.
+
+    Discrete: the largest output. Box: tanh, scaled to [low, high], where both bounds are finite; elsewhere
+    the output itself, clipped.
+    """
+    if type(space).__name__ == "Discrete":
+        return space.start + np.argmax(outputs, axis=1)
+    raw = outputs.reshape(-1, *space.shape).astype(space.dtype, copy=False)
+    bounded = np.isfinite(space.low) & np.isfinite(space.high)
+    low, high = np.where(bounded, space.low, -1), np.where(bounded, space.high, 1)
+    squashed = low + (np.tanh(raw) + 1) * ((high - low) / 2)
+    return np.clip(np.where(bounded, squashed, raw), space.low, space.high).astype(space.dtype, copy=False)
+
+
+def population_policy(model: Callable[..., Any], layout: Layout, population: NDArray[Any]) -> Forward:
+    """Return the function (pop, batch, n_in) -> (pop, batch, n_out) that applies row k's model to x[k].
+
+    Chains of Dense layers are evaluated in batched products over views of the population; other models, one
+    by one.
+    """
+    layers = _dense_layers(model, layout)
+    if layers is None or len(set(layout.dtypes)) > 1:
+        models = [layout.restructure(theta) for theta in population]
+        return lambda x: np.stack([model(row) for model, row in zip(models, x, strict=True)])
+    leaves = layout.leaves(population.astype(layout.dtype, copy=False))
+    steps = [(leaves[weight], leaves[bias][:, None, :], activation) for weight, bias, activation in layers]
+
+    def forward(x: NDArray[Any]) -> NDArray[Any]:
+        x = x.astype(layout.dtype, copy=False)
+        for weight, bias, activation in steps:
+            x = activation(x @ weight + bias)
+        return x
+
+    return forward
+
+
+def _dense_layers(model: Any, layout: Layout) -> list[tuple[str, str, Forward]] | None:
+    """Return (name of the weight, name of the bias, activation) a layer; None if this is not all there is."""
+    found = []
+    for prefix, layer in _layers(model, ()):
+        weight, bias = (format_path((*prefix, name)) for name in ("weight", "bias"))
+        if type(layer) is not nn.Dense or weight not in layout or bias not in layout:
+            return None
+        found.append((weight, bias, layer.activation))
+    return found or None
+
+
+def _layers(model: Any, prefix: tuple[Any, ...]) -> list[tuple[tuple[Any, ...], Any]]:
+    """Return (path, layer) for every layer of nested Chains, in order."""
+    if type(model) is not nn.Chain:
+        return [(prefix, model)]
+    return [pair for i, layer in enumerate(model.layers) for pair in _layers(layer, (*prefix, "layers", i))]

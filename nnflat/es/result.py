@@ -1,0 +1,78 @@
+"""Result: what a run found, and its reward curve."""
+
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+from numpy.typing import NDArray
+
+__all__ = ["Result"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run found.
+
+    Attributes
+    ----------
+    theta : ndarray
+        The centre of the search at the end (a copy).
+    fitness : float
+        Its fitness, evaluated afresh: the mean of 100 episodes where the evaluator plays episodes.
+    history : dict of arrays
+        A value a generation: generation, best, mean, evaluations, steps, seconds. NaN where no candidate had
+        a finite fitness; the last three count from the start of the run.
+    stopped_by : str
+        "generations", "interrupted", or the name of the rule: "Solved", "MaxSeconds", "MaxEvaluations".
+    generations : int
+        Generations of this run.
+    evaluations : int
+        Candidates evaluated in this run.
+    """
+
+    theta: NDArray[Any]
+    fitness: float
+    history: dict[str, NDArray[Any]]
+    stopped_by: str
+    generations: int
+    evaluations: int
+
+    def __repr__(self) -> str:
+        return (
+            f"Result(fitness={self.fitness:g}, generations={self.generations}, "
+            f"evaluations={self.evaluations}, stopped_by={self.stopped_by!r})"
+        )
+
+    def plot(self, path: str | PathLike[str] | None = None) -> Any:
+        """Draw best and mean fitness by generation; return the matplotlib Figure, saved if there is a path.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        """
+        figure = _figure()
+        axes = figure.add_subplot()
+        marker = "o" if self.generations == 1 else ""
+        for name, colour in (("best", "tab:orange"), ("mean", "tab:blue")):
+            axes.plot(self.history["generation"], self.history[name], color=colour, marker=marker, label=name)
+        axes.set(xlabel="generation", ylabel="fitness")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, loc="best")
+        if path is not None:
+            figure.savefig(path)
+        return figure
+
+
+def _figure() -> Any:
+    """Return an empty figure that needs no display and no pyplot."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ImportError("plots need matplotlib: pip install 'nnflat[demo]'") from None
+    figure = Figure(figsize=(7, 4), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
