@@ -1,8 +1,8 @@
 """Activations: plain functions of an array, by name or as they are.
 
 Each keeps the dtype of a float array and gives NaN at NaN; the elementwise ones give their limits at -inf
-and inf. None warns. They are made of functions that dispatch (no branch on a value, no assignment to an
-item), so that they can be recorded.
+and inf. None warns at finite numbers. They are made of functions that dispatch (no branch on a value, no
+assignment to an item), so that they can be recorded.
 """
 
 import math
@@ -110,8 +110,8 @@ def softmax(x: NDArray[Any], axis: int = -1) -> NDArray[Any]:
     >>> softmax(np.array([1000.0, 1000.0]))
     array([0.5, 0.5])
     """
-    powers = np.exp(x - np.max(x, axis=axis, keepdims=True))
-    return powers / np.sum(powers, axis=axis, keepdims=True)
+    powers = np.exp(x - x.max(axis=axis, keepdims=True))
+    return powers / powers.sum(axis=axis, keepdims=True)
 
 
 def log_softmax(x: NDArray[Any], axis: int = -1) -> NDArray[Any]:
@@ -120,8 +120,8 @@ def log_softmax(x: NDArray[Any], axis: int = -1) -> NDArray[Any]:
     >>> log_softmax(np.array([0.0, 1000.0]))
     array([-1000.,     0.])
     """
-    shifted = x - np.max(x, axis=axis, keepdims=True)
-    return shifted - np.log(np.sum(np.exp(shifted), axis=axis, keepdims=True))
+    shifted = x - x.max(axis=axis, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
 
 
 tanh = np.tanh
@@ -150,7 +150,7 @@ def resolve(activation: str | Activation) -> Activation:
     """
     if callable(activation):
         return activation
-    if activation not in ACTIVATIONS:
-        names = ", ".join(ACTIVATIONS)
-        raise ValueError(f"activation needs to be a function or one of {names}; got {activation!r}")
-    return ACTIVATIONS[activation]
+    if isinstance(activation, str) and activation in ACTIVATIONS:
+        return ACTIVATIONS[activation]
+    error = ValueError if isinstance(activation, str) else TypeError
+    raise error(f"activation needs to be a function or one of {', '.join(ACTIVATIONS)}; got {activation!r}")
