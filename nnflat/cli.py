@@ -1,0 +1,241 @@
+"""The command line: `nnflat evolve ENV | info FILE | bench`.
+
+Results go to stdout, progress and errors to stderr. Exit codes: 0, all went well; 2, one sentence says what
+was wrong; 130, interrupted by Ctrl-C, with what there was saved.
+"""
+
+import argparse
+import json
+import math
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from nnflat import files
+from nnflat._table import aligned
+from nnflat.layout import destructure
+
+OK, WRONG, INTERRUPTED = 0, 2, 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    >>> main(["info", "nowhere.npz"])
+    2
+    """
+    options = _parser().parse_args(argv)
+    try:
+        return options.command(options)
+    except KeyboardInterrupt:
+        print("nnflat: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except (ValueError, ImportError, OSError) as error:
+        if options.debug:
+            traceback.print_exc()
+        print(f"nnflat: {_sentence(error)}", file=sys.stderr)
+        return WRONG
+
+
+def _sentence(error: Exception) -> str:
+    told = isinstance(error, OSError) and error.filename is not None
+    text = f"{error.filename}: {error.strerror}" if told else str(error)  # type: ignore[attr-defined]
+    return " ".join(text.split())
+
+
+# ---- arguments ---------------------------------------------------------------------------------------------
+
+
+def _parser() -> argparse.ArgumentParser:
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--seed", type=int, default=0, help="the seed of all that is random (default: 0)")
+    common.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+    common.add_argument("--quiet", action="store_true", help="show no progress")
+    common.add_argument("--debug", action="store_true", help="show the traceback of an error")
+
+    parser = argparse.ArgumentParser(prog="nnflat", description="Small neural networks as one flat vector.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_evolve(commands, common)
+    info = commands.add_parser("info", parents=[common], help="print what is in a file")
+    info.add_argument("file", metavar="FILE", help="a .safetensors or .npz file")
+    info.set_defaults(command=_info)
+    bench = commands.add_parser("bench", parents=[common], help="time the ways between tree and flat vector")
+    bench.set_defaults(command=_bench)
+    return parser
+
+
+def _add_evolve(commands: Any, common: argparse.ArgumentParser) -> None:
+    evolve = commands.add_parser(
+        "evolve",
+        parents=[common],
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        help="evolve a policy in a gymnasium environment",
+    )
+    evolve.add_argument("env", metavar="ENV", help="the id of an environment, such as CartPole-v1")
+    evolve.add_argument("--generations", type=_positive, default=200, help="at most so many")
+    evolve.add_argument("--pop", type=_positive, default=64, help="candidates a generation")
+    evolve.add_argument("--sigma", type=float, default=0.1, help="standard deviation of the noise")
+    evolve.add_argument("--lr", type=float, default=0.05, help="learning rate of Adam")
+    evolve.add_argument("--hidden", type=_sizes, default="32", help="sizes of hidden layers, by commas")
+    evolve.add_argument("--out", metavar="FOLDER", default=".", help="where policy and curve are written")
+    evolve.set_defaults(command=_evolve)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"a whole number above 0 is needed, not {text!r}")
+    return int(text)
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(_positive(size) for size in text.split(",")) if text else ()
+
+
+# ---- evolve ------------------------------------------------------------------------------------------------
+
+
+def _evolve(options: argparse.Namespace) -> int:
+    """Evolve a policy, then write it and its reward curve; interrupted, write what there is."""
+    from nnflat import es, optim
+
+    policy = es.policy_for(options.env, hidden=options.hidden, rng=np.random.default_rng(options.seed))
+    flat, layout = destructure(policy)
+    gym = es.Gym(options.env, policy, layout)
+    strategy = es.OpenAIES(
+        flat,
+        maximize=True,
+        pop=options.pop,
+        sigma=options.sigma,
+        optimizer=optim.Adam(options.lr),
+        seed=options.seed,
+    )
+    policy_path, curve_path = _places(options)
+    threshold = _threshold(options.env)
+    stop = [] if threshold is None else [es.Solved(threshold)]
+    result = es.run(
+        strategy, gym, generations=options.generations, stop=stop, progress=not (options.quiet or options.json)
+    )
+    gym.close()
+    report = _settings(options) | {
+        "fitness": result.fitness,
+        "threshold": threshold,
+        "stopped_by": result.stopped_by,
+        "generations": result.generations,
+        "evaluations": result.evaluations,
+        "steps": gym.steps,
+    }
+    files.save(policy_path, layout.restructure(result.theta), meta=report)
+    result.plot(curve_path)
+    _print_report(report | {"policy": policy_path, "curve": curve_path}, as_json=options.json)
+    return INTERRUPTED if result.stopped_by == "interrupted" else OK
+
+
+def _settings(options: argparse.Namespace) -> dict[str, Any]:
+    names = ("seed", "pop", "sigma", "lr", "hidden")
+    return {"environment": options.env} | {name: getattr(options, name) for name in names}
+
+
+def _places(options: argparse.Namespace) -> tuple[str, str]:
+    """Return where the policy and its curve go, once it is sure that they can be written."""
+    if find_spec("matplotlib") is None:
+        raise ImportError("the reward curve needs matplotlib: pip install 'nnflat[demo]'")
+    try:
+        os.makedirs(options.out, exist_ok=True)
+        tempfile.TemporaryFile(dir=options.out).close()
+    except OSError as error:
+        raise OSError(f"cannot write into {options.out}: {error.strerror}") from error
+    stem = os.path.join(options.out, options.env.rpartition(":")[2].replace("/", "-"))
+    return f"{stem}.safetensors", f"{stem}.png"
+
+
+def _threshold(env_id: str) -> float | None:
+    """Return the mean return from which on gymnasium calls an environment solved, if it says one."""
+    import gymnasium
+
+    return gymnasium.spec(env_id).reward_threshold
+
+
+def _print_report(report: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(report))
+        return
+    threshold = report["threshold"]
+    solved = threshold is not None and report["fitness"] >= threshold
+    goal = "" if threshold is None else f" ({'solved' if solved else 'not solved'}: {threshold:g} is needed)"
+    print(f"{report['environment']}: mean return {report['fitness']:.2f} over 100 fresh episodes{goal}")
+    print(
+        f"stopped by {report['stopped_by']} after {report['generations']} generations, "
+        f"{report['evaluations']:,} evaluations, {report['steps']:,} steps"
+    )
+    print(f"wrote {report['policy']} and {report['curve']}")
+
+
+# ---- info --------------------------------------------------------------------------------------------------
+
+
+def _info(options: argparse.Namespace) -> int:
+    """Print what a file says of itself."""
+    info = files.info(options.file)
+    print(json.dumps(_info_as_json(info)) if options.json else f"{options.file}: {_info_as_text(info)}")
+    return OK
+
+
+def _info_as_json(info: files.Info) -> dict[str, Any]:
+    arrays = [
+        {"path": entry.name, "shape": entry.shape, "dtype": entry.dtype, "offset": entry.start}
+        for entry in info.entries
+    ]
+    return {
+        "format": info.format,
+        "nnflat": info.version,
+        "arrays": arrays,
+        "aliases": info.aliases,
+        "total": _total(info),
+        "meta": info.meta,
+    }
+
+
+def _info_as_text(info: files.Info) -> str:
+    rows = [("path", "shape", "dtype", "offset"), *map(_row, info.entries), ("total", f"{_total(info):,}", "", "")]
+    ties = [f"{name} is tied to {owner}, axes {list(axes)}" for name, (owner, axes) in info.aliases.items()]
+    maker = f", by nnflat {info.version}" if info.version else ""
+    meta = aligned([(name, _brief(value)) for name, value in info.meta.items()], left=2) if info.meta else ""
+    return "\n".join(part for part in (f"{info.format}{maker}", aligned(rows), *ties, meta) if part)
+
+
+def _row(entry: Any) -> tuple[str, str, str, str]:
+    return entry.name, str(entry.shape), entry.dtype, f"{entry.start:,}"
+
+
+def _total(info: files.Info) -> int:
+    return sum(math.prod(entry.shape) for entry in info.entries)
+
+
+def _brief(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+# ---- bench -------------------------------------------------------------------------------------------------
+
+
+def _bench(options: argparse.Namespace) -> int:
+    """Time the ways between tree and flat vector on this machine."""
+    from nnflat import bench
+
+    rows = []
+    for name, model in bench.models(np.random.default_rng(options.seed)).items():
+        if not (options.quiet or options.json):
+            print(f"measuring {name}", file=sys.stderr, flush=True)
+        rows += bench.measure(name, model)
+    if options.json:
+        print(json.dumps(bench.as_json(rows)))
+        return OK
+    print("\n".join(f"{name}: {value}" for name, value in bench.machine().items()))
+    print(bench.table(rows))
+    return OK
