@@ -43,7 +43,10 @@ class Gaussian:
 
     def fill(self, key: np.uint64, generation: int, k: int, out: NDArray[Any]) -> NDArray[Any]:
         """Write direction `k` of a generation into `out` and return it."""
-        fill_normal(fold(key, generation, k), 0, out)
+        drawn = out if out.dtype == _drawn_dtype(out) else np.empty(out.shape, _drawn_dtype(out))
+        fill_normal(fold(key, generation, k), 0, drawn)
+        if drawn is not out:
+            out[...] = drawn
         return out
 
     def combine(
@@ -51,12 +54,17 @@ class Gaussian:
     ) -> NDArray[Any]:
         """Write the sum of the directions 0, 1, ... times `weights` into `out` and return it."""
         terms = [(fold(key, generation, k), weight) for k, weight in enumerate(weights.tolist()) if weight]
-        out.fill(0)
         for start in range(0, out.size, BLOCK):
             block = out[start : start + BLOCK]
-            scratch = np.empty_like(block)
+            total, drawn = np.zeros((2, block.size), _drawn_dtype(out))
             for direction, weight in terms:
-                fill_normal(direction, start, scratch)
-                scratch *= weight
-                block += scratch
+                fill_normal(direction, start, drawn)
+                drawn *= weight
+                total += drawn
+            block[...] = total
         return out
+
+
+def _drawn_dtype(out: NDArray[Any]) -> np.dtype[Any]:
+    """Return the dtype in which noise for `out` is drawn and summed: float16 is rounded from float32."""
+    return np.result_type(out.dtype, np.float32)

@@ -15,6 +15,7 @@ from nnflat.tree import format_path
 __all__ = ["HIDDEN", "input_size", "output_size", "policy_for", "population_policy", "to_actions"]
 
 HIDDEN = (32,)
+HEAD_SCALE = 0.01  # undecided at first: else all of a generation may play one and the same action
 
 Forward = Callable[[NDArray[Any]], NDArray[Any]]
 
@@ -43,7 +44,9 @@ def policy_for(
     n_out = output_size(lanes.action_space, env_id)
     lanes.close()
     body = [nn.Dense(n, m, "tanh", rng=rng) for n, m in pairwise(sizes)]
-    return nn.Chain(*body, nn.Dense(sizes[-1], n_out, rng=rng))
+    head = nn.Dense(sizes[-1], n_out, rng=rng)
+    head.weight[...] *= HEAD_SCALE
+    return nn.Chain(*body, head)
 
 
 def input_size(space: Any, env_id: str) -> int:

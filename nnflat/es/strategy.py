@@ -299,8 +299,8 @@ def _checked_theta(theta: ArrayLike) -> NDArray[Any]:
     flat = np.array(theta, order="C")
     if flat.ndim != 1 or flat.size == 0:
         raise ValueError(f"theta must be a vector of at least one element; got shape {flat.shape}")
-    if flat.dtype.kind != "f":
-        raise TypeError(f"theta must be of a floating dtype; got {flat.dtype}")
+    if flat.dtype not in (np.float16, np.float32, np.float64):
+        raise TypeError(f"theta must be float16, float32 or float64; got {flat.dtype}")
     return flat
 
 

@@ -1,0 +1,246 @@
+"""Runs: what they do in order, when they stop, and what an interruption leaves."""
+
+import io
+import itertools
+import sys
+
+import numpy as np
+import pytest
+
+from nnflat import es
+
+SPHERE = es.Batch(lambda population, key: np.sum(population**2, axis=1))
+
+
+def make(**options):
+    return es.OpenAIES(np.ones(3), **({"maximize": False, "pop": 8, "sigma": 0.1} | options))
+
+
+def run(strategy, evaluator=SPHERE, generations=5, **options):
+    return es.run(strategy, evaluator, generations=generations, progress=False, **options)
+
+
+def same_state(a, b):
+    assert a.keys() == b.keys()
+    for name in a:
+        np.testing.assert_array_equal(a[name], b[name], err_msg=name)
+
+
+def interrupting(fn, at):
+    """Return fn, except that its call number `at` is interrupted after it was made."""
+    calls = itertools.count()
+
+    def wrapped(*args, **kwargs):
+        result = fn(*args, **kwargs)
+        if next(calls) == at:
+            raise KeyboardInterrupt
+        return result
+
+    return wrapped
+
+
+def test_a_run_is_ask_evaluate_tell():
+    mine, other = make(), make()
+    run(mine)
+    for _ in range(5):
+        other.tell(SPHERE(other.ask(), other.key))
+    same_state(mine.state(), other.state())
+
+
+def test_two_runs_are_one_longer_run():
+    mine, other = make(), make()
+    run(mine, generations=2)
+    run(mine, generations=3)
+    run(other, generations=5)
+    same_state(mine.state(), other.state())
+
+
+def test_the_result_says_what_was_done():
+    strategy = make()
+    result = run(strategy)
+    assert (result.generations, result.evaluations, result.stopped_by) == (5, 40, "generations")
+    np.testing.assert_array_equal(result.theta, strategy.theta)
+    assert result.fitness == np.sum(strategy.theta**2)
+
+
+def test_the_result_does_not_change_when_the_run_continues():
+    strategy = make()
+    result = run(strategy)
+    before = result.theta.copy()
+    run(strategy)
+    np.testing.assert_array_equal(result.theta, before)
+
+
+@pytest.mark.parametrize("maximize", [True, False])
+def test_history_holds_best_and_mean_of_each_generation(maximize):
+    told = []
+    result = run(make(maximize=maximize), callbacks=[lambda record: told.append(record.fitness)])
+    best = np.max(told, axis=1) if maximize else np.min(told, axis=1)
+    np.testing.assert_array_equal(result.history["best"], best)
+    np.testing.assert_allclose(result.history["mean"], np.mean(told, axis=1))
+    np.testing.assert_array_equal(result.history["generation"], [1, 2, 3, 4, 5])
+    np.testing.assert_array_equal(result.history["evaluations"], [8, 16, 24, 32, 40])
+    assert np.all(np.diff(result.history["seconds"]) >= 0)
+
+
+def test_no_generations_give_theta_as_it_is():
+    result = run(make(), generations=0)
+    assert (result.generations, result.fitness, result.stopped_by) == (0, 3.0, "generations")
+    assert all(values.shape == (0,) for values in result.history.values())
+
+
+def test_best_and_mean_are_of_the_finite_fitnesses():
+    fitness = np.array([np.nan, np.inf, -np.inf, 1.0, 2.0, 3.0, 1e308, 1e308])
+    result = run(make(maximize=True), lambda population, key: fitness[: len(population)], generations=1)
+    assert result.history["best"] == 1e308
+    assert np.isfinite(result.history["mean"]).all()
+
+
+def test_a_generation_without_a_finite_fitness_is_a_gap_in_the_history():
+    result = run(make(), lambda population, key: np.full(len(population), np.nan), generations=2)
+    assert np.isnan(result.history["best"]).all()
+
+
+def test_callbacks_see_this_generation_read_only_after_it_was_told():
+    seen = []
+
+    def callback(record):
+        seen.append((record.generation, record.strategy.generation))
+        with pytest.raises(ValueError, match="read-only"):
+            record.fitness[0] = 0
+
+    run(make(), callbacks=[callback])
+    assert seen == [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5)]
+
+
+# stopping
+
+
+def test_solved_stops_once_theta_itself_has_the_value():
+    result = run(make(), generations=500, stop=[es.Solved(0.05)])
+    assert result.stopped_by == "Solved"
+    assert result.fitness <= 0.05
+    assert result.generations < 500
+
+
+def test_a_lucky_candidate_does_not_solve():
+    def lucky(population, key):
+        return np.where(np.arange(len(population)) == 3, 1000.0, 0.0)
+
+    assert run(make(maximize=True), lucky, stop=[es.Solved(500)]).stopped_by == "generations"
+
+
+def test_solved_plays_a_hundred_fresh_episodes_once_a_generation():
+    class Game:
+        def __init__(self):
+            self.played = []
+
+        def __call__(self, population, key):
+            return np.arange(len(population))
+
+        def evaluate(self, theta, episodes, key):
+            self.played.append((episodes, int(key)))
+            return np.arange(episodes)
+
+    game = Game()
+    result = run(make(maximize=True), game, generations=3, stop=[es.Solved(7)])
+    assert (result.stopped_by, result.fitness, result.generations) == ("Solved", 49.5, 1)
+    result = run(make(maximize=True), game, generations=3, stop=[es.Solved(8)])
+    assert result.generations == 3
+    assert [episodes for episodes, _ in game.played] == [100, 100]
+
+
+def test_max_evaluations_stops_after_the_generation_that_reaches_it():
+    result = run(make(), stop=[es.MaxEvaluations(17)])
+    assert (result.stopped_by, result.evaluations) == ("MaxEvaluations", 24)
+
+
+def test_max_seconds_stops_after_the_generation_in_which_they_have_gone_by():
+    result = run(make(), stop=[es.MaxSeconds(0.0)])
+    assert (result.stopped_by, result.generations) == ("MaxSeconds", 1)
+
+
+def test_the_first_rule_that_says_so_is_named_and_any_function_is_a_rule():
+    def enough(record):
+        return record.generation == 2
+
+    result = run(make(), stop=[es.MaxEvaluations(1000), enough])
+    assert (result.stopped_by, result.generations) == ("enough", 2)
+
+
+# interruption
+
+
+def test_an_interrupted_evaluation_ends_the_run_after_the_last_whole_generation():
+    strategy, other = make(), make()
+    result = run(strategy, interrupting(SPHERE, at=3))
+    assert (result.stopped_by, result.generations) == ("interrupted", 3)
+    run(other, generations=3)
+    same_state(strategy.state(), other.state())
+    np.testing.assert_array_equal(result.theta, other.theta)
+
+
+def test_an_interrupted_update_is_undone(monkeypatch):
+    strategy, other = make(), make()
+    monkeypatch.setattr(strategy, "update", interrupting(strategy.update, at=2))
+    assert run(strategy).generations == 2
+    run(other, generations=2)
+    same_state(strategy.state(), other.state())
+    run(strategy, generations=3)
+    run(other, generations=3)
+    same_state(strategy.state(), other.state())
+
+
+def test_an_interrupted_callback_keeps_its_generation():
+    strategy, other = make(), make()
+    result = run(strategy, callbacks=[interrupting(lambda record: None, at=1)])
+    assert (result.stopped_by, result.generations, strategy.generation) == ("interrupted", 2, 2)
+    run(other, generations=2)
+    same_state(strategy.state(), other.state())
+
+
+def test_other_errors_come_through():
+    with pytest.raises(ZeroDivisionError):
+        run(make(), lambda population, key: 1 / 0)
+
+
+# progress
+
+
+def test_without_a_terminal_progress_is_plain_lines_on_stderr(capsys):
+    es.run(make(), SPHERE, generations=3)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines()[0].startswith("generation 1/3  best ")
+    assert captured.err.splitlines()[-1].startswith("generation 3/3  best ")
+    assert "\x1b" not in captured.err
+    for word in ("mean", "evaluations/s", "left"):
+        assert word in captured.err
+
+
+def test_progress_can_be_silent(capsys):
+    run(make())
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "")
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_on_a_terminal_progress_is_one_live_line(monkeypatch):
+    pytest.importorskip("rich")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    es.run(make(), SPHERE, generations=3)
+    assert "generation 3/3" in sys.stderr.getvalue()
+    assert "\x1b" in sys.stderr.getvalue()
+
+
+def test_without_rich_a_terminal_gets_plain_lines(monkeypatch):
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    es.run(make(), SPHERE, generations=3)
+    assert "\x1b" not in sys.stderr.getvalue()
+    assert "generation 3/3" in sys.stderr.getvalue()
