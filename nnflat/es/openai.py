@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from nnflat.es.defaults import LR
 from nnflat.es.strategy import Strategy
 from nnflat.optim import Adam
 
@@ -36,7 +37,7 @@ class OpenAIES(Strategy):
     True
     """
 
-    default_optimizer = Adam(lr=0.1)
+    default_optimizer = Adam(lr=LR)
 
     def update(self, utilities: NDArray[np.float64]) -> None:
         """Step along the estimated gradient."""

@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnflat import nn
+from nnflat.es.defaults import HIDDEN
 from nnflat.es.lanes import make_lanes
 from nnflat.layout import Layout
 from nnflat.tree import format_path
 
-__all__ = ["HIDDEN", "input_size", "output_size", "policy_for", "population_policy", "to_actions"]
+__all__ = ["input_size", "output_size", "policy_for", "population_policy", "to_actions"]
 
-HIDDEN = (32,)
 HEAD_SCALE = 0.01  # undecided at first: else all of a generation may play one and the same action
 
 Forward = Callable[[NDArray[Any]], NDArray[Any]]

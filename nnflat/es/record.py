@@ -7,15 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nnflat.es.defaults import EPISODES
 from nnflat.es.evaluators import Evaluator
 from nnflat.es.strategy import Strategy
 
 __all__ = ["Record", "evaluate_theta"]
 
-EPISODES = 100
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Record:
     """One generation, after it was told.
 

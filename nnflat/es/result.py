@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 __all__ = ["Result"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Result:
     """What a run found.
 
@@ -44,7 +44,12 @@ class Result:
         )
 
     def plot(self, path: str | PathLike[str] | None = None) -> Any:
-        """Draw best and mean fitness by generation; return the matplotlib Figure, saved if there is a path.
+        """Draw best and mean fitness by generation, and theta's at the end, as a matplotlib Figure.
+
+        Parameters
+        ----------
+        path : path, optional
+            Where to save it; the suffix says the format.
 
         Raises
         ------
@@ -56,6 +61,8 @@ class Result:
         marker = "o" if self.generations == 1 else ""
         for name, colour in (("best", "tab:orange"), ("mean", "tab:blue")):
             axes.plot(self.history["generation"], self.history[name], color=colour, marker=marker, label=name)
+        end = f"theta at the end: {self.fitness:.4g}"
+        axes.plot([self.generations], [self.fitness], color="black", marker="*", linestyle="", label=end)
         axes.set(xlabel="generation", ylabel="fitness")
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(alpha=0.3)

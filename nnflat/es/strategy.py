@@ -16,6 +16,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from nnflat.es.checks import (
+    check_state,
+    checked_bounds,
+    checked_maximize,
+    checked_pop,
+    checked_sigma,
+    checked_theta,
+    read_only,
+)
 from nnflat.es.noise import Gaussian, Noise
 from nnflat.es.shaping import centred_ranks
 from nnflat.optim import SGD, Rule
@@ -71,11 +80,11 @@ class Strategy:
         decay: float = 0.0,
         seed: int = 0,
     ) -> None:
-        self._theta = _checked_theta(theta)
-        self._maximize = _checked_maximize(maximize)
-        self._pop = _checked_pop(pop)
-        self._sigma = _checked_sigma(sigma)
-        self._bounds = None if bounds is None else _checked_bounds(bounds, self._theta)
+        self._theta = checked_theta(theta)
+        self._maximize = checked_maximize(maximize)
+        self._pop = checked_pop(pop)
+        self._sigma = checked_sigma(sigma)
+        self._bounds = None if bounds is None else checked_bounds(bounds, self._theta)
         self._key = fold(np.uint64(0), operator.index(seed))
         self._generation = 0
         self._failures = 0
@@ -96,7 +105,7 @@ class Strategy:
     @property
     def theta(self) -> NDArray[Any]:
         """The centre of the search: a read-only view, which the next `tell` changes."""
-        return _read_only(self._theta)
+        return read_only(self._theta)
 
     @property
     def maximize(self) -> bool:
@@ -121,7 +130,7 @@ class Strategy:
     @property
     def best(self) -> NDArray[Any] | None:
         """The best candidate told so far (read-only); None before the first valid fitness."""
-        return None if self._best is None else _read_only(self._best)
+        return None if self._best is None else read_only(self._best)
 
     @property
     def best_fitness(self) -> float | None:
@@ -172,7 +181,7 @@ class Strategy:
             If the fitness has another shape or kind; or at the tenth generation in a row without a valid one.
         """
         raw = self._checked_fitness(fitness)
-        scores = _read_only(raw if self._maximize else -raw)
+        scores = read_only(raw if self._maximize else -raw)
         failures = 0 if np.any(scores > -np.inf) else self._failures + 1
         if failures >= MAX_FAILURES:
             raise ValueError(
@@ -230,7 +239,7 @@ class Strategy:
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
         """Continue from a `state` of a strategy that was made with the same arguments."""
-        _check_state(state, self.state(), optional={"best": self._theta, "best_fitness": np.array(0.0)})
+        check_state(state, self.state(), optional={"best": self._theta, "best_fitness": np.array(0.0)})
         np.copyto(self._theta, state["theta"])
         for name, moment in self._moments.items():
             np.copyto(moment, state[f"optimizer.{name}"])
@@ -287,67 +296,3 @@ class Strategy:
         if not (out.flags.c_contiguous and out.flags.writeable):
             raise ValueError("out must be C-contiguous and writeable")
         return out
-
-
-def _read_only(flat: NDArray[Any]) -> NDArray[Any]:
-    view = flat.view()
-    view.flags.writeable = False
-    return view
-
-
-def _checked_theta(theta: ArrayLike) -> NDArray[Any]:
-    flat = np.array(theta, order="C")
-    if flat.ndim != 1 or flat.size == 0:
-        raise ValueError(f"theta must be a vector of at least one element; got shape {flat.shape}")
-    if flat.dtype not in (np.float16, np.float32, np.float64):
-        raise TypeError(f"theta must be float16, float32 or float64; got {flat.dtype}")
-    return flat
-
-
-def _checked_maximize(maximize: bool) -> bool:
-    if not isinstance(maximize, bool | np.bool_):
-        raise TypeError(f"maximize must be True or False; got {maximize!r}")
-    return bool(maximize)
-
-
-def _checked_pop(pop: int) -> int:
-    if operator.index(pop) < 1:
-        raise ValueError(f"pop must be at least 1; got {pop}")
-    return operator.index(pop)
-
-
-def _checked_sigma(sigma: float) -> float:
-    if not 0 < sigma < np.inf:
-        raise ValueError(f"sigma must be a positive number; got {sigma}")
-    return float(sigma)
-
-
-def _checked_bounds(
-    bounds: tuple[ArrayLike, ArrayLike], theta: NDArray[Any]
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    low, high = (np.asarray(bound, theta.dtype) for bound in bounds)
-    for bound in (low, high):
-        if bound.shape not in ((), theta.shape):
-            raise ValueError(f"a bound has shape {bound.shape}; it must be () or {theta.shape}")
-    if not (np.all(low <= theta) and np.all(theta <= high)):
-        raise ValueError("theta must start within its bounds, the lower one first")
-    return low, high
-
-
-def _check_state(
-    state: dict[str, NDArray[Any]], like: dict[str, NDArray[Any]], optional: dict[str, NDArray[Any]]
-) -> None:
-    required = like.keys() - optional.keys()
-    if missing := required - state.keys():
-        raise ValueError(f"the state lacks {sorted(missing)}")
-    if unknown := state.keys() - required - optional.keys():
-        raise ValueError(f"the state has {sorted(unknown)}, which this strategy does not have")
-    if ("best" in state) != ("best_fitness" in state):
-        raise ValueError("the state must have both best and best_fitness, or neither")
-    for name, value in state.items():
-        needed = optional[name] if name in optional else like[name]
-        if value.shape != needed.shape or value.dtype != needed.dtype:
-            raise ValueError(
-                f"{name} in the state is {value.dtype} of shape {value.shape}; "
-                f"this strategy needs {needed.dtype} of shape {needed.shape}"
-            )

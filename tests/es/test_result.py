@@ -22,6 +22,7 @@ def test_plot_draws_best_and_mean_and_writes_the_file(generations, tmp_path):
     lines = {line.get_label(): line.get_ydata() for line in figure.axes[0].lines}
     np.testing.assert_array_equal(lines["best"], result.history["best"])
     np.testing.assert_array_equal(lines["mean"], result.history["mean"])
+    np.testing.assert_array_equal(lines[f"theta at the end: {result.fitness:.4g}"], [result.fitness])
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
     assert (figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()) == ("generation", "fitness")
 

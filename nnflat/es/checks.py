@@ -1,0 +1,88 @@
+"""What a strategy asks of its arguments, and of a state that it is to continue from."""
+
+import operator
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = [
+    "check_state",
+    "checked_bounds",
+    "checked_maximize",
+    "checked_pop",
+    "checked_sigma",
+    "checked_theta",
+    "read_only",
+]
+
+
+def read_only(flat: NDArray[Any]) -> NDArray[Any]:
+    """Return a view that cannot be written."""
+    view = flat.view()
+    view.flags.writeable = False
+    return view
+
+
+def checked_theta(theta: ArrayLike) -> NDArray[Any]:
+    """Return a copy, if it is a vector of a dtype that noise is drawn in."""
+    flat = np.array(theta, order="C")
+    if flat.ndim != 1 or flat.size == 0:
+        raise ValueError(f"theta must be a vector of at least one element; got shape {flat.shape}")
+    if flat.dtype not in (np.float16, np.float32, np.float64):
+        raise TypeError(f"theta must be float16, float32 or float64; got {flat.dtype}")
+    return flat
+
+
+def checked_maximize(maximize: bool) -> bool:
+    """Return it as a bool."""
+    if not isinstance(maximize, bool | np.bool_):
+        raise TypeError(f"maximize must be True or False; got {maximize!r}")
+    return bool(maximize)
+
+
+def checked_pop(pop: int) -> int:
+    """Return it as an int."""
+    if operator.index(pop) < 1:
+        raise ValueError(f"pop must be at least 1; got {pop}")
+    return operator.index(pop)
+
+
+def checked_sigma(sigma: float) -> float:
+    """Return it as a float."""
+    if not 0 < sigma < np.inf:
+        raise ValueError(f"sigma must be a positive number; got {sigma}")
+    return float(sigma)
+
+
+def checked_bounds(
+    bounds: tuple[ArrayLike, ArrayLike], theta: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return both bounds in theta's dtype, if theta is within them."""
+    low, high = (np.asarray(bound, theta.dtype) for bound in bounds)
+    for bound in (low, high):
+        if bound.shape not in ((), theta.shape):
+            raise ValueError(f"a bound has shape {bound.shape}; it must be () or {theta.shape}")
+    if not (np.all(low <= theta) and np.all(theta <= high)):
+        raise ValueError("theta must start within its bounds, the lower one first")
+    return low, high
+
+
+def check_state(
+    state: dict[str, NDArray[Any]], like: dict[str, NDArray[Any]], optional: dict[str, NDArray[Any]]
+) -> None:
+    """Raise unless each array of a state is like the strategy's own, and none is missing."""
+    required = like.keys() - optional.keys()
+    if missing := required - state.keys():
+        raise ValueError(f"the state lacks {sorted(missing)}")
+    if unknown := state.keys() - required - optional.keys():
+        raise ValueError(f"the state has {sorted(unknown)}, which this strategy does not have")
+    if ("best" in state) != ("best_fitness" in state):
+        raise ValueError("the state must have both best and best_fitness, or neither")
+    for name, value in state.items():
+        needed = optional[name] if name in optional else like[name]
+        if value.shape != needed.shape or value.dtype != needed.dtype:
+            raise ValueError(
+                f"{name} in the state is {value.dtype} of shape {value.shape}; "
+                f"this strategy needs {needed.dtype} of shape {needed.shape}"
+            )
