@@ -24,7 +24,7 @@ def foreign_array(cls: type) -> str | None:
     True
     """
     roots = [base.__module__.partition(".")[0] for base in cls.__mro__]
-    if "numpy" in roots:
+    if "numpy" in roots or roots[0] == "nnflat":
         return None
     root = next((root for root in roots if root in _HINTS), None)
     if any(hasattr(cls, mark) for mark in _MARKS) or (root == "autograd" and hasattr(cls, "_value")):

@@ -81,6 +81,7 @@ class Flattened:
     leaves: list[np.ndarray]
     static_paths: list[Path]
     statics: list[Any]
+    where: Callable[[Path, np.ndarray], bool] | None = None
 
 
 # ---- the classes of nodes ----------------------------------------------------------------------------------------
@@ -168,11 +169,11 @@ def children_of(node: object, kind: NodeType) -> dict:
     return dict(kind.children(node))
 
 
-_ATOMS = (
-    type(None), bool, int, float, complex, str, bytes, type, np.generic, np.dtype, np.ufunc, np.random.Generator,
-    np.random.RandomState, np.random.BitGenerator, types.FunctionType, types.BuiltinFunctionType,
-    types.MethodType, types.ModuleType, range, slice, type(Ellipsis),
+IMMUTABLE = (
+    type(None), bool, int, float, complex, str, bytes, type, range, slice, type(Ellipsis), np.generic, np.dtype, np.ufunc,
+    types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType,
 )  # fmt: skip
+_ATOMS = (*IMMUTABLE, np.random.Generator, np.random.RandomState, np.random.BitGenerator)
 
 
 def register(
@@ -243,9 +244,12 @@ def _refuse_registration(cls: type, children: object, rebuild: object) -> None:
 # ---- the walk ----------------------------------------------------------------------------------------------------
 
 
-def flatten(tree: object) -> Flattened:
-    """Take a tree apart into structure, parameters and statics; shares everything, copies nothing."""
-    flat = Flattened(Static(0), [], [], [], [])
+def flatten(tree: object, where: Callable[[Path, np.ndarray], bool] | None = None) -> Flattened:
+    """Take a tree apart into structure, parameters and statics; shares everything, copies nothing.
+
+    Arrays of inexact dtype for which `where(path, leaf)` is false are statics, too.
+    """
+    flat = Flattened(Static(0), [], [], [], [], where)
     flat.structure = _visit(tree, (), flat, {})
     return flat
 
@@ -288,7 +292,7 @@ def _visit_array(array: np.ndarray, path: Path, flat: Flattened) -> Leaf | Stati
     plain = cls is np.ndarray or cls is np.memmap
     if not plain and (kind in "fc" or issubclass(cls, (np.ma.MaskedArray, np.matrix))):
         raise TypeError(f"{format_path(path)} is a {cls.__name__}; a leaf needs a plain array (np.asarray)")
-    if kind not in "fc":
+    if kind not in "fc" or (flat.where is not None and not flat.where(path, array)):
         return _visit_static(array, path, flat)
     flat.paths.append(path)
     flat.leaves.append(array)
@@ -306,6 +310,30 @@ def unflatten(structure: Structure, leaves: list, statics: list) -> Any:
     if kind is None:
         raise TypeError(f"{structure.cls.__qualname__} is no class of nodes here; register it with nnflat.tree.register")
     return kind.rebuild(structure.cls, dict(zip(structure.keys, values, strict=True)), structure.aux)
+
+
+def links(tree: object, paths: list[Path]) -> list[tuple[Path, Any, Hashable, Any, Callable | None]]:
+    """Return where the nodes and leaves on the way to `paths` could be re-bound.
+
+    Each is (path, container, key, child, children), where `children` is None if the child is an item or attribute of
+    the container, else the function that gives the container's children. Frozen containers are left out.
+    """
+    found: list[tuple[Path, Any, Hashable, Any, Callable | None]] = []
+    known: dict[Path, tuple[NodeType | None, dict]] = {}
+    seen: set[Path] = set()
+    for path in paths:
+        node: Any = tree
+        for end, key in enumerate(path, 1):
+            if path[: end - 1] not in known:
+                kind = node_type(type(node))
+                known[path[: end - 1]] = kind, children_of(node, kind) if kind else {}
+            kind, children = known[path[: end - 1]]
+            if path[:end] not in seen and kind is not None and not kind.frozen:
+                plain = kind.children is attributes or type(node) in _BUILTIN
+                found.append((path[:end], node, key, children[key], None if plain else kind.children))
+            seen.add(path[:end])
+            node = children[key]
+    return found
 
 
 # ---- what must not hide in a tree --------------------------------------------------------------------------------

@@ -1,0 +1,728 @@
+"""Layout: where each leaf of a tree stands in one flat vector, and the copies both ways.
+
+I1  flat[offsets[i]:offsets[i + 1]] is leaf i in C order, whatever the leaf's memory order.
+I2  restructure(destructure(t)) equals t: containers, dtypes, memory order, ties, statics.
+I3  destructure(restructure(v)) equals v.
+I4  view shares memory; restructure and destructure never do.
+I5  A call that raises has written nothing.
+I6  A Layout holds no parameter array of the model; it compares, hashes, pickles and prints.
+I7  No raw pointer outlives a call.
+"""
+
+from __future__ import annotations
+
+import copy
+import operator
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from nnflat import tree as _tree
+from nnflat._copy import Binding, Plan, aligned_empty
+from nnflat._table import aligned, html_table
+from nnflat._ties import Axes, find_ties
+from nnflat._vector import check_array, check_length, check_out
+from nnflat.tree import Path, format_path
+
+Where = Callable[[Path, np.ndarray], bool]
+
+
+class StructureChanged(ValueError):
+    """A tree is not as it was when it was bound; `layout.bind(tree)` again to adopt it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a parameter stands in the tree: its path, its slot, and how its axes permute the slot's leaf (ties)."""
+
+    path: Path
+    slot: int
+    axes: Axes
+
+
+def destructure(tree: Any, *, where: Where | None = None, dtype: Any = None) -> tuple[np.ndarray, Layout]:
+    """Copy the parameters of a tree into one flat vector; return the vector and its Layout.
+
+    Parameters
+    ----------
+    tree : tree
+        Nested containers of NumPy arrays; see `nnflat.tree`. Arrays of inexact dtype are the parameters.
+    where : callable, optional
+        `where(path, leaf) -> bool`: leaves for which it is false are static in this layout.
+    dtype : dtype, optional
+        Inexact dtype of the vector; `np.result_type` of the parameters where left out. A complex leaf in a real
+        vector is stored as pairs (re, im).
+
+    Returns
+    -------
+    flat : ndarray, shape (layout.size,)
+        Fresh, contiguous, 64-byte aligned. Tied leaves have one slot.
+    layout : Layout
+
+    Raises
+    ------
+    TypeError, ValueError
+        Where the tree holds what is no leaf (object and masked arrays, unregistered objects with arrays, arrays of
+        other libraries, iterators, cycles) or leaves overlap without being tied; the message names the path.
+
+    Notes
+    -----
+    After `destructure` of Optimisers.jl.
+
+    Examples
+    --------
+    >>> flat, layout = destructure({"weight": np.ones((1, 2)), "bias": np.zeros(1)})
+    >>> flat
+    array([1., 1., 0.])
+    >>> layout.restructure(np.arange(3.0))
+    {'weight': array([[0., 1.]]), 'bias': array([2.])}
+    """
+    layout = Layout.of(tree, where=where, dtype=dtype)
+    return layout.destructure(tree), layout
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Layout(Mapping):
+    """Where each leaf of a tree stands in one flat vector. Immutable; holds no parameter array.
+
+    A Mapping from paths, or their printed names, to slices of the flat vector; a path to a node gives the slice of
+    all its leaves where they stand together. Made by `destructure` or `Layout.of`.
+
+    Attributes
+    ----------
+    paths, shapes, dtypes : tuple
+        Of the leaves, in the order of the vector; a tied leaf counts once, at its first path.
+    dtype : dtype
+        Of the flat vector.
+
+    Examples
+    --------
+    >>> layout = Layout.of({"weight": np.ones((1, 2)), "bias": np.zeros(1)})
+    >>> layout["bias"], layout.size, len(layout)
+    (slice(2, 3, None), 3, 2)
+    >>> print(layout)
+    path    shape   dtype    tied to  offset
+    weight  (1, 2)  float64                0
+    bias    (1,)    float64                2
+    3 parameters in 2 leaves, flat vector of float64
+    """
+
+    structure: _tree.Structure
+    paths: tuple[Path, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[np.dtype, ...]
+    dtype: np.dtype
+    places: tuple[Place, ...]
+    _strides: tuple[tuple[int, ...], ...]
+    _static_paths: tuple[Path, ...]
+    _statics: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, tree: Any, *, where: Where | None = None, dtype: Any = None) -> Layout:
+        """Make the layout of a tree; copies no parameter. Parameters and errors as for `destructure`.
+
+        >>> Layout.of([np.zeros(2), np.zeros(3)]).offsets
+        array([0, 2, 5])
+        """
+        flat = _tree.flatten(tree, where)
+        ties = find_ties(flat.paths, flat.leaves)
+        if where is not None:
+            _refuse_half_ties(flat)
+        owners = [index for index, (owner, _) in enumerate(ties) if owner == index]
+        leaves = [flat.leaves[owner] for owner in owners]
+        slot_of = {owner: slot for slot, owner in enumerate(owners)}
+        return cls(
+            structure=flat.structure,
+            paths=tuple(flat.paths[owner] for owner in owners),
+            shapes=tuple(leaf.shape for leaf in leaves),
+            dtypes=tuple(leaf.dtype for leaf in leaves),
+            dtype=_flat_dtype(leaves, dtype),
+            places=tuple(Place(path, slot_of[o], axes) for path, (o, axes) in zip(flat.paths, ties, strict=True)),
+            _strides=tuple(_fresh_strides(leaf) for leaf in leaves),
+            _static_paths=tuple(flat.static_paths),
+            _statics=tuple(_copy_statics(flat.statics)),
+        )
+
+    # ---- copies --------------------------------------------------------------------------------------------------
+
+    def destructure(self, tree: Any, *, out: np.ndarray | None = None) -> np.ndarray:
+        """Copy the parameters of a tree of this layout into a flat vector, fresh or `out`.
+
+        Raises ValueError where the tree is not of this layout, TypeError where `out` has another dtype; then nothing
+        has been written.
+
+        >>> Layout.of([np.zeros(2)]).destructure([np.ones(2)])
+        array([1., 1.])
+        """
+        return self.bind(tree).store(out=out)
+
+    def restructure(self, flat: np.ndarray, *, out: Any = None) -> Any:
+        """Copy a flat vector into a new tree, or into the arrays of `out`.
+
+        Parameters
+        ----------
+        flat : ndarray, shape (size,)
+            Floats of any precision; cast to each leaf's dtype. A complex vector only where the imaginary parts of
+            real leaves are zero.
+        out : tree, optional
+            A tree of this layout. Its arrays are written in place, its statics left alone.
+
+        Returns
+        -------
+        tree
+            `out`, or a new tree with memory of its own, each leaf in the dtype and memory order of the layout.
+
+        Raises
+        ------
+        TypeError, ValueError
+            Where `flat` or `out` is not of this layout; nothing has been written.
+
+        Examples
+        --------
+        >>> Layout.of({"weight": np.ones((1, 2))}).restructure(np.arange(2.0))
+        {'weight': array([[0., 1.]])}
+        """
+        if out is not None:
+            return self.bind(out).load(flat)
+        return self._unflatten(self._plan.fresh(self.check_vector(flat)))
+
+    def bind(self, tree: Any) -> Bound:
+        """Walk a tree of this layout once; return what copies between its arrays and flat vectors many times.
+
+        >>> model = [np.zeros(2)]
+        >>> Layout.of(model).bind(model).load(np.ones(2))
+        [array([1., 1.])]
+        """
+        return Bound(self, tree)
+
+    def stack(self, trees: Sequence[Any], *, out: np.ndarray | None = None) -> np.ndarray:
+        """Copy trees of this layout into the rows of a population, shape (len(trees), size).
+
+        >>> Layout.of([np.zeros(2)]).stack([[np.zeros(2)], [np.ones(2)]])
+        array([[0., 0.],
+               [1., 1.]])
+        """
+        bounds = [self.bind(tree) for tree in trees]
+        shape = (len(bounds), self.size)
+        if out is None:
+            out = aligned_empty(shape[0] * shape[1], self.dtype).reshape(shape)
+        if not isinstance(out, np.ndarray) or out.dtype != self.dtype or out.shape != shape or not out.flags.writeable:
+            came = f"{out.shape} of {out.dtype}" if isinstance(out, np.ndarray) else type(out).__name__
+            raise ValueError(f"out must be a writeable array of shape {shape} of {self.dtype}; got {came}")
+        for bound, row in zip(bounds, out, strict=True):
+            bound.store(out=row)
+        return out
+
+    def flatten_grad(self, tree: Any, *, out: np.ndarray | None = None) -> np.ndarray:
+        """Copy a tree of gradients into a flat vector; gradients of tied leaves are summed, None counts as zero.
+
+        The tree is matched by path; its containers may be others, and what it has at static paths is ignored. None
+        may stand for a leaf or for all leaves below a node.
+
+        >>> layout = Layout.of({"weight": np.ones(2), "bias": np.ones(1)})
+        >>> layout.flatten_grad({"weight": np.array([1.0, 2.0]), "bias": None})
+        array([1., 2., 0.])
+        """
+        flat = _tree.flatten(tree)
+        grads = dict(zip(flat.paths, flat.leaves, strict=True))
+        empty = {path for path, value in zip(flat.static_paths, flat.statics, strict=True) if value is None}
+        found = [self._gradient(place, grads, empty) for place in self.places]
+        self._refuse_stray(grads)
+        out = aligned_empty(self.size, self.dtype) if out is None else check_out(out, self.size, self.dtype)
+        total = np.zeros(self.size, self.dtype)
+        windows = [self._window(total, slot) for slot in range(len(self.paths))]
+        for place, grad in zip(self.places, found, strict=True):
+            if grad is not None:
+                window = windows[place.slot] if place.axes is None else windows[place.slot].transpose(place.axes)
+                window += grad
+        np.copyto(out, total)
+        return out
+
+    def _gradient(self, place: Place, grads: dict, empty: set[Path]) -> np.ndarray | None:
+        grad, name = grads.get(place.path), format_path(place.path)
+        if grad is None:
+            if not any(place.path[:end] in empty for end in range(len(place.path) + 1)):
+                raise ValueError(f"the tree has no gradient at {name}; None stands for zero")
+            return None
+        shape = self._place_shape(place)
+        if grad.shape != shape:
+            raise ValueError(f"the gradient at {name} has shape {grad.shape}; the layout needs {shape}")
+        if grad.dtype.kind == "c" and self.dtypes[place.slot].kind != "c" and np.any(grad.imag):
+            raise ValueError(f"the gradient at {name} is complex; the leaf is {self.dtypes[place.slot]}")
+        return grad if self.dtypes[place.slot].kind == "c" else grad.real
+
+    def _refuse_stray(self, grads: dict[Path, np.ndarray]) -> None:
+        known = {place.path for place in self.places} | set(self._static_paths)
+        for path in grads:
+            if not any(path[:end] in known for end in range(len(path) + 1)):
+                raise ValueError(f"the tree has a gradient at {format_path(path)}, where the layout has no parameter")
+
+    def _place_shape(self, place: Place) -> tuple[int, ...]:
+        shape = self.shapes[place.slot]
+        return shape if place.axes is None else tuple(shape[axis] for axis in place.axes)
+
+    # ---- views ---------------------------------------------------------------------------------------------------
+
+    def view(self, flat: np.ndarray) -> Any:
+        """Return a tree whose arrays ARE the flat vector: write one, and the other has changed.
+
+        Parameters
+        ----------
+        flat : ndarray, shape (size,)
+            Of exactly the dtype of the leaves (a complex leaf in pairs: of its real dtype).
+
+        Raises
+        ------
+        TypeError
+            Where a leaf has another dtype than the vector; `layout.astype(flat.dtype).view(flat)` has not.
+
+        Examples
+        --------
+        >>> flat, layout = destructure({"bias": np.zeros(2)})
+        >>> model = layout.view(flat)
+        >>> flat[:] = 1
+        >>> model
+        {'bias': array([1., 1.])}
+        """
+        traced = isinstance(flat, np.ndarray) and not issubclass(type(flat), np.ndarray)
+        if not traced:
+            check_array(flat, "flat")
+        check_length(flat, self.size, "flat")
+        for path, dtype, needed in zip(self.paths, self.dtypes, self._view_dtypes, strict=True):
+            if flat.dtype != needed:
+                raise TypeError(
+                    f"view needs a vector of the leaves' dtype; {format_path(path)} is {dtype}, the vector {flat.dtype}:"
+                    f" layout.astype(np.{flat.dtype.name}).view shares, layout.restructure copies"
+                )
+        if traced or not flat.flags.c_contiguous:
+            return self._unflatten([self._window(flat, slot) for slot in range(len(self.paths))])
+        return self._unflatten(self._plan.windows(flat))
+
+    def leaves(self, flat: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the arrays of a flat vector, or of a population, by name; they share its memory and dtype.
+
+        Parameters
+        ----------
+        flat : ndarray, shape (size,) or (pop, size)
+
+        Returns
+        -------
+        dict of str to ndarray, shape (*shape) or (pop, *shape)
+            In the order of the tree. A tied leaf is there under each of its names.
+
+        Examples
+        --------
+        >>> layout = Layout.of({"weight": np.ones((3, 2)), "bias": np.ones(2)})
+        >>> {name: leaf.shape for name, leaf in layout.leaves(np.zeros((5, 8))).items()}
+        {'weight': (5, 3, 2), 'bias': (5, 2)}
+        """
+        if not isinstance(flat, np.ndarray):
+            check_array(flat, "flat")
+        if flat.ndim not in (1, 2) or flat.shape[-1] != self.size:
+            raise ValueError(f"a vector ({self.size},) or population (pop, {self.size}) is needed; got {flat.shape}")
+        arrays = [self._window(flat, slot) for slot in range(len(self.paths))]
+        return {format_path(place.path): _permute(arrays[place.slot], place.axes, flat.ndim - 1) for place in self.places}
+
+    def _window(self, flat: np.ndarray, slot: int) -> np.ndarray:
+        """Return leaf `slot` of a vector, or of each row of a population, in the vector's precision."""
+        window = flat[..., self.offsets[slot] : self.offsets[slot + 1]]
+        if self.dtypes[slot].kind == "c" and flat.dtype.kind != "c":
+            window = window.view(np.result_type(flat.dtype, np.complex64))
+        return window.reshape(flat.shape[:-1] + self.shapes[slot])
+
+    def lift(self, fn: Callable, *, argnum: int = 0) -> Callable:
+        """Return `fn`, a function of a tree, as a function of a flat vector: argument `argnum` goes through `view`.
+
+        >>> layout = Layout.of({"bias": np.zeros(2)})
+        >>> layout.lift(lambda model, x: model["bias"] + x)(np.ones(2), 1.0)
+        array([2., 2.])
+        """
+        return Lifted(self, fn, argnum)
+
+    # ---- named places --------------------------------------------------------------------------------------------
+
+    def __getitem__(self, key: Path | str) -> slice:
+        """Return the slice of a leaf, or of all leaves below a node, by path or printed name.
+
+        Raises KeyError where there is none, and where the leaves of a node do not stand together (ties).
+        """
+        slots = self._slots(key)
+        if slots != list(range(slots[0], slots[0] + len(slots))):
+            raise KeyError(f"the leaves of {_name(key)} do not stand together, for one of them is tied to another place")
+        return slice(int(self.offsets[slots[0]]), int(self.offsets[slots[-1] + 1]))
+
+    def __iter__(self) -> Iterator[str]:
+        return map(format_path, self.paths)
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def _slots(self, key: Path | str) -> list[int]:
+        """Return the slots at and below a path or name, ascending."""
+        try:
+            return self._index[key]
+        except (KeyError, TypeError):
+            names = [format_path(place.path) for place in self.places]
+            raise KeyError(f"no parameter at {_name(key)}{_tree.suggest(_name(key), names)}") from None
+
+    @cached_property
+    def _index(self) -> dict[Hashable, list[int]]:
+        below: dict[Path, set[int]] = {}
+        for place in self.places:
+            for end in range(len(place.path) + 1):
+                below.setdefault(place.path[:end], set()).add(place.slot)
+        slots = {path: sorted(found) for path, found in below.items()}
+        return {format_path(path): found for path, found in slots.items()} | slots
+
+    def path_of(self, index: int) -> Path:
+        """Return the path of the leaf that element `index` of the flat vector belongs to.
+
+        >>> Layout.of([np.zeros(2), np.zeros(3)]).path_of(2)
+        (1,)
+        """
+        position = operator.index(index)
+        if not -self.size <= position < self.size:
+            raise IndexError(f"index {position} is outside a flat vector of {self.size} elements")
+        return self.paths[int(np.searchsorted(self.offsets, position % self.size, side="right")) - 1]
+
+    def fill(self, values: Mapping[Path | str, Any], *, default: Any) -> np.ndarray:
+        """Return a flat vector with a value a path, for learning rates, bounds and masks.
+
+        Parameters
+        ----------
+        values : mapping of path or name to number or array
+            A path to a node holds for all leaves below it; longer paths win. Arrays broadcast to the leaf's shape.
+        default : number or bool
+            Everywhere else.
+
+        Returns
+        -------
+        ndarray, shape (size,)
+            Of bool where all values are, else of the vector's (real) dtype.
+
+        Examples
+        --------
+        >>> layout = Layout.of({"weight": np.ones(2), "bias": np.ones(1)})
+        >>> layout.fill({"bias": 0.1}, default=1.0)
+        array([1. , 1. , 0.1])
+        """
+        kinds = [np.asarray(value) for value in (default, *values.values())]
+        real = np.zeros(0, self.dtype).real.dtype
+        flat = np.full(self.size, default, bool if all(kind.dtype == bool for kind in kinds) else real)
+        for key, value in sorted(values.items(), key=lambda item: len(self._path(item[0]))):
+            for slot in self._slots(key):
+                segment = flat[self.offsets[slot] : self.offsets[slot + 1]]
+                shape = self.shapes[slot]
+                if segment.size == 2 * np.prod(shape, dtype=int) and segment.size:  # pairs
+                    shape, value = (*shape, 2), np.asarray(value)[..., np.newaxis]
+                segment.reshape(shape)[...] = value
+        return flat
+
+    def _path(self, key: Path | str) -> Path:
+        self._slots(key)
+        if not isinstance(key, str):
+            return key
+        ends = (place.path[:end] for place in self.places for end in range(len(place.path) + 1))
+        return next(path for path in ends if format_path(path) == key)
+
+    # ---- the layout itself ---------------------------------------------------------------------------------------
+
+    def astype(self, dtype: Any) -> Layout:
+        """Return this layout with leaves and flat vector in another inexact dtype (SciPy wants float64).
+
+        Under a real dtype complex leaves take the complex dtype of that precision, stored as pairs.
+
+        >>> Layout.of([np.zeros(2, np.float32)]).astype(np.float64).restructure(np.ones(2))
+        [array([1., 1.])]
+        """
+        new = _inexact(dtype)
+        pair = np.result_type(new, np.complex64)
+        dtypes = tuple(pair if old.kind == "c" else new for old in self.dtypes)
+        strides = tuple(
+            tuple(stride // old.itemsize * to.itemsize for stride in steps)
+            for steps, old, to in zip(self._strides, self.dtypes, dtypes, strict=True)
+        )
+        return replace(self, dtypes=dtypes, dtype=new, _strides=strides)
+
+    @cached_property
+    def offsets(self) -> np.ndarray:
+        """Return where each leaf starts in the flat vector, and at the end its size: (len + 1,) integers."""
+        lengths = [
+            int(np.prod(shape, dtype=np.int64)) * (2 if dtype.kind == "c" and self._pairs else 1)
+            for shape, dtype in zip(self.shapes, self.dtypes, strict=True)
+        ]
+        offsets = np.cumsum([0, *lengths], dtype=np.int64)
+        offsets.setflags(write=False)
+        return offsets
+
+    @property
+    def size(self) -> int:
+        """Return the number of elements of the flat vector."""
+        return int(self.offsets[-1])
+
+    @property
+    def ties(self) -> dict[Path, Path]:
+        """Return the path of each tied leaf with the path that owns its slot."""
+        return {place.path: self.paths[place.slot] for place in self.places if place.path != self.paths[place.slot]}
+
+    @property
+    def statics(self) -> dict[Path, Any]:
+        """Return what is carried along, by path; copies of the layout's own."""
+        return dict(zip(self._static_paths, _copy_statics(self._statics), strict=True))
+
+    @property
+    def _pairs(self) -> bool:
+        """Whether complex leaves are stored as (re, im)."""
+        return self.dtype.kind != "c"
+
+    @cached_property
+    def _view_dtypes(self) -> list[np.dtype]:
+        """Return for each leaf the dtype of a vector that it can be a view of."""
+        return [np.zeros(0, dtype).real.dtype if self._pairs else dtype for dtype in self.dtypes]
+
+    @cached_property
+    def _plan(self) -> Plan:
+        return Plan(self.shapes, self._strides, self.dtypes, self.offsets.tolist(), self.dtype)
+
+    def _unflatten(self, arrays: list[np.ndarray]) -> Any:
+        leaves = [_permute(arrays[place.slot], place.axes, 0) for place in self.places]
+        return _tree.unflatten(self.structure, leaves, _copy_statics(self._statics))
+
+    def _identity(self) -> tuple:
+        return self.structure, self.paths, self.shapes, self.dtypes, self.dtype, self.places
+
+    def __eq__(self, other: object) -> bool:
+        return self._identity() == other._identity() if isinstance(other, Layout) else NotImplemented
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self._identity())
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: vars(self)[name] for name in self.__dataclass_fields__}
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        rows = [("path", "shape", "dtype", "tied to", "offset")]
+        for place in self.places:
+            path, slot = self.paths[place.slot], place.slot
+            tied = "" if path == place.path else format_path(path) + (".T" if place.axes else "")
+            shape, dtype = self._place_shape(place), self.dtypes[slot]
+            rows.append((format_path(place.path), str(shape), str(dtype), tied, str(self.offsets[slot])))
+        for path, value in zip(self._static_paths, self._statics, strict=True):
+            rows.append((format_path(path), *_brief(value), "", "static"))
+        return rows
+
+    def _summary(self) -> str:
+        return f"{self.size} parameters in {len(self)} leaves, flat vector of {self.dtype}"
+
+    def __repr__(self) -> str:
+        return f"<Layout: {self._summary()}>"
+
+    def __str__(self) -> str:
+        return f"{aligned(self._rows(), left=4)}\n{self._summary()}"
+
+    def _repr_html_(self) -> str:
+        return html_table(self._rows()) + f"<p>{self._summary()}</p>"
+
+    # ---- checks --------------------------------------------------------------------------------------------------
+
+    def check_vector(self, flat: Any) -> np.ndarray:
+        """Return `flat` as a vector that the copies can read; raise TypeError or ValueError where it is none."""
+        flat = check_array(flat, "flat")
+        check_length(flat, self.size, "flat")
+        if flat.dtype.kind == "c":
+            self._refuse_imaginary(flat)
+            flat = flat if self.dtype.kind == "c" else flat.real
+        elif self.dtype.kind == "c":
+            flat = flat.astype(self.dtype)
+        return np.ascontiguousarray(flat, flat.dtype.newbyteorder("="))
+
+    def _refuse_imaginary(self, flat: np.ndarray) -> None:
+        for path, dtype, start, stop in zip(self.paths, self.dtypes, self.offsets, self.offsets[1:], strict=False):
+            if dtype.kind == "c" and self._pairs:
+                raise TypeError(f"{format_path(path)} is stored as pairs of {self.dtype}; got a {flat.dtype} vector")
+            if dtype.kind != "c" and np.any(flat.imag[start:stop]):
+                raise ValueError(f"{format_path(path)} is {dtype}; the vector has imaginary parts there")
+
+    def check_out(self, out: Any) -> np.ndarray:
+        """Return `out` if a flat vector of this layout can be written into it; raise TypeError or ValueError."""
+        return check_out(out, self.size, self.dtype)
+
+    def match(self, tree: Any) -> list[np.ndarray]:
+        """Return the leaves of a tree of this layout in the order of the vector; raise ValueError where it is not."""
+        flat = _tree.flatten(tree)
+        found = dict(zip(flat.paths, flat.leaves, strict=True))
+        leaves = []
+        for place in self.places:
+            if place.path not in found:
+                raise ValueError(f"the tree has no parameter at {format_path(place.path)}; the layout needs one")
+            leaves.append(found.pop(place.path))
+            self._refuse_other(leaves[-1], place)
+        if more := found.keys() - set(self._static_paths):
+            raise ValueError(f"the tree has a parameter at {format_path(min(more, key=str))} that the layout has not")
+        self._refuse_other_ties(leaves)
+        return [leaves[self._owners[slot]] for slot in range(len(self.paths))]
+
+    def _refuse_other(self, leaf: np.ndarray, place: Place) -> None:
+        shape, dtype = self._place_shape(place), self.dtypes[place.slot]
+        if leaf.shape != shape:
+            raise ValueError(f"{format_path(place.path)} has shape {leaf.shape}; the layout needs {shape}")
+        if leaf.dtype != dtype:
+            raise ValueError(f"{format_path(place.path)} is {leaf.dtype}; the layout needs {dtype}")
+
+    def _refuse_other_ties(self, leaves: list[np.ndarray]) -> None:
+        ties = find_ties([place.path for place in self.places], leaves)
+        for place, (owner, axes) in zip(self.places, ties, strict=True):
+            mine, its = self.paths[place.slot], self.places[owner].path
+            if (mine, place.axes) != (its, axes):
+                tied = f"tied to {format_path(its)}" if its != place.path else "not tied"
+                needs = f"tied to {format_path(mine)}" if mine != place.path else "not tied"
+                raise ValueError(f"{format_path(place.path)} is {tied} in the tree; in the layout it is {needs}")
+
+    @cached_property
+    def _owners(self) -> list[int]:
+        """Return for each slot the index of the place that owns it."""
+        first: dict[int, int] = {}
+        for index, place in enumerate(self.places):
+            first.setdefault(place.slot, index)
+        return [first[slot] for slot in range(len(self.paths))]
+
+
+class Bound(Binding):
+    """A tree walked once, to be copied from and to flat vectors many times. Made by `layout.bind(tree)`.
+
+    `load(flat)` writes a flat vector into the arrays of the tree, `store(out=)` the arrays into a flat vector. At every
+    call each array is looked at again: one that was re-bound, resized or retyped since `bind` raises StructureChanged.
+
+    Examples
+    --------
+    >>> model = {"bias": np.zeros(2)}
+    >>> bound = Layout.of(model).bind(model)
+    >>> bound.load(np.ones(2))
+    {'bias': array([1., 1.])}
+    >>> bound.store()
+    array([1., 1.])
+    """
+
+    def __init__(self, layout: Layout, tree: Any) -> None:
+        leaves = layout.match(tree)
+        links = _tree.links(tree, [place.path for place in layout.places])
+        self._link_paths = [path for path, *_ in links]
+        super().__init__(layout, tree, leaves, [tuple(link) for _, *link in links], layout.offsets.tolist(), layout.dtype)
+
+    def refuse_link(self, index: int) -> None:
+        """Raise for a container that no longer holds what it held at `bind`."""
+        path = format_path(self._link_paths[index])
+        raise StructureChanged(f"{path} was re-bound since bind; bind the tree again to adopt what stands there now")
+
+    def refuse_leaf(self, index: int, leaf: np.ndarray) -> None:
+        """Raise for a leaf that is not as it was at `bind`, or is read-only."""
+        layout, path = self.layout, format_path(self.layout.paths[index])
+        if leaf.shape != layout.shapes[index]:
+            raise StructureChanged(f"{path} has shape {leaf.shape} now; at bind it had {layout.shapes[index]}")
+        if leaf.dtype != layout.dtypes[index]:
+            raise StructureChanged(f"{path} is {leaf.dtype} now; at bind it was {layout.dtypes[index]}")
+        if not leaf.flags.writeable:
+            raise ValueError(f"{path} is read-only; nothing was written")
+        raise StructureChanged(f"{path} has other strides than at bind; bind the tree again to adopt them")
+
+    def __reduce__(self) -> tuple:
+        return Bound, (self.layout, self.tree)
+
+
+@dataclass(frozen=True, slots=True)
+class Lifted:
+    """A function of a tree as a function of a flat vector; equal where layout, function and argnum are."""
+
+    layout: Layout
+    fn: Callable
+    argnum: int
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """Call the function with a view of the flat vector in the place of the tree."""
+        if self.argnum >= len(args):
+            raise TypeError(f"the flat vector is argument {self.argnum} (by position); got {len(args)} arguments")
+        model = self.layout.view(args[self.argnum])
+        return self.fn(*args[: self.argnum], model, *args[self.argnum + 1 :], **options)
+
+
+# ---- making a layout ---------------------------------------------------------------------------------------------
+
+
+def _inexact(dtype: Any) -> np.dtype:
+    result = np.dtype(dtype).newbyteorder("=")
+    if result.kind not in "fc":
+        raise TypeError(f"a flat vector needs a float or complex dtype; got {np.dtype(dtype)}")
+    return result
+
+
+def _flat_dtype(leaves: list[np.ndarray], dtype: Any) -> np.dtype:
+    if dtype is not None:
+        return _inexact(dtype)
+    dtypes = [leaf.dtype for leaf in leaves if leaf.size]
+    return _inexact(np.result_type(*dtypes) if dtypes else np.float64)
+
+
+def _fresh_strides(leaf: np.ndarray) -> tuple[int, ...]:
+    """Return the strides of a contiguous array in the memory order of `leaf`."""
+    axes = list(range(leaf.ndim))
+    if not leaf.flags.c_contiguous:
+        axes.sort(key=lambda axis: -abs(leaf.strides[axis]))
+    strides, step = [0] * leaf.ndim, leaf.itemsize
+    for axis in reversed(axes):
+        strides[axis] = step
+        step *= max(1, leaf.shape[axis])
+    return tuple(strides)
+
+
+def _refuse_half_ties(flat: _tree.Flattened) -> None:
+    """Raise where a leaf that `where` left out is the memory of one that it took."""
+    left = [
+        (path, value)
+        for path, value in zip(flat.static_paths, flat.statics, strict=True)
+        if isinstance(value, np.ndarray)
+    ]
+    paths = [*flat.paths, *(path for path, _ in left)]
+    ties = find_ties(paths, [*flat.leaves, *(value for _, value in left)])
+    for path, (owner, _) in zip(paths[len(flat.paths) :], ties[len(flat.paths) :], strict=True):
+        if owner < len(flat.paths):
+            raise ValueError(
+                f"{format_path(path)} and {format_path(paths[owner])} are tied; where= must take both or none"
+            )
+
+
+def _copy_statics(statics: Sequence[Any]) -> list[Any]:
+    """Copy what can be copied, ties among them kept; what cannot (modules, locks, files) is shared."""
+    memo: dict[int, Any] = {}
+    return [value if isinstance(value, _tree.IMMUTABLE) else _deepcopy(value, memo) for value in statics]
+
+
+def _deepcopy(value: Any, memo: dict[int, Any]) -> Any:
+    try:
+        return copy.deepcopy(value, memo)
+    except TypeError:
+        return value
+
+
+def _permute(array: np.ndarray, axes: Axes, leading: int) -> np.ndarray:
+    if axes is None:
+        return array
+    return array.transpose(*range(leading), *(leading + axis for axis in axes))
+
+
+def _name(key: object) -> str:
+    return format_path(key) if isinstance(key, tuple) else str(key)
+
+
+def _brief(value: object) -> tuple[str, str]:
+    """Return what a static is, in two cells: shape and dtype of an array, else the value, shortened, and its type."""
+    if isinstance(value, np.ndarray):
+        return str(value.shape), str(value.dtype)
+    text = getattr(value, "__name__", None) or repr(value)
+    return text if len(text) <= 24 else text[:21] + "...", type(value).__name__
