@@ -19,7 +19,9 @@ from nnflat._safetensors import RESERVED, Entry, parse, strings
 
 NAME = "npz"
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-_BROKEN = (zipfile.BadZipFile, EOFError, NotImplementedError, OverflowError, RuntimeError, struct.error)
+_BROKEN = (
+    zipfile.BadZipFile, struct.error, EOFError, NotImplementedError, OSError, OverflowError, RuntimeError,
+)  # fmt: skip
 
 
 def holds(dtype: np.dtype) -> bool:

@@ -13,6 +13,7 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import pairwise
+from statistics import fmean as mean
 from typing import Any
 
 import numpy as np
@@ -83,21 +84,23 @@ def measure(name: str, model: Any, *, rounds: int = ROUNDS, slot: int = SLOT) ->
     for _ in range(rounds):
         for operation, call in calls.items():
             samples[operation] += _time(call, repeats[operation], slot)
-    least = {operation: min(times) for operation, times in samples.items()}
-    mean = {operation: sum(times) / len(times) for operation, times in samples.items()}
-    return [
-        Row(
-            model=name,
-            operation=operation,
-            min_us=least[operation] / 1000,
-            mean_us=mean[operation] / 1000,
-            blocks=_blocks(call),
-            bytes=_bytes(call),
-            min_ratio=least[operation] / least[BASELINE],
-            mean_ratio=mean[operation] / mean[BASELINE],
-        )
-        for operation, call in calls.items()
-    ]
+    gc.collect()
+    return [_row(name, operation, samples, call) for operation, call in calls.items()]
+
+
+def _row(name: str, operation: str, samples: dict[str, list[float]], call: Callable[[], Any]) -> Row:
+    times, baseline = samples[operation], samples[BASELINE]
+    blocks, size = _allocations(call)
+    return Row(
+        model=name,
+        operation=operation,
+        min_us=min(times) / 1000,
+        mean_us=mean(times) / 1000,
+        blocks=blocks,
+        bytes=size,
+        min_ratio=min(times) / min(baseline),
+        mean_ratio=mean(times) / mean(baseline),
+    )
 
 
 def _repeats(call: Callable[[], Any]) -> int:
@@ -120,18 +123,26 @@ def _time(call: Callable[[], Any], repeats: int, slot: int) -> Iterator[float]:
         yield (clock() - start) / repeats
 
 
+def _allocations(call: Callable[[], Any]) -> tuple[int, int]:
+    """Return the blocks that the result of a call holds, and the bytes at the peak of a call."""
+    return _blocks(call) - _blocks(_nothing), _bytes(call) - _bytes(_nothing)
+
+
+def _nothing() -> None:
+    """Allocate nothing: what counting itself allocates."""
+
+
 def _blocks(call: Callable[[], Any]) -> int:
-    """Return the blocks of memory that the result of a call holds."""
-    gc.collect()
-    before = sys.getallocatedblocks()
-    result = call()
-    after = sys.getallocatedblocks()
-    del result
-    return after - before
+    held = []
+    for _ in range(5):
+        before = sys.getallocatedblocks()
+        result = call()
+        held.append(sys.getallocatedblocks() - before)
+        del result
+    return min(held)
 
 
 def _bytes(call: Callable[[], Any]) -> int:
-    """Return the bytes, objects and array data, at the peak of a call."""
     tracemalloc.start()
     try:
         call()

@@ -71,6 +71,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_evolve(commands: Any, common: argparse.ArgumentParser) -> None:
+    from nnflat.es import defaults
+
+    hidden = ",".join(map(str, defaults.HIDDEN))
     evolve = commands.add_parser(
         "evolve",
         parents=[common],
@@ -78,23 +81,29 @@ def _add_evolve(commands: Any, common: argparse.ArgumentParser) -> None:
         help="evolve a policy in a gymnasium environment",
     )
     evolve.add_argument("env", metavar="ENV", help="the id of an environment, such as CartPole-v1")
-    evolve.add_argument("--generations", type=_positive, default=200, help="at most so many")
-    evolve.add_argument("--pop", type=_positive, default=64, help="candidates a generation")
-    evolve.add_argument("--sigma", type=float, default=0.1, help="standard deviation of the noise")
-    evolve.add_argument("--lr", type=float, default=0.05, help="learning rate of Adam")
-    evolve.add_argument("--hidden", type=_sizes, default="32", help="sizes of hidden layers, by commas")
+    evolve.add_argument("--generations", type=_count, default=200, help="at most so many")
+    evolve.add_argument("--pop", type=_count, default=defaults.POP, help="candidates a generation")
+    evolve.add_argument("--sigma", type=_positive, default=defaults.SIGMA, help="deviation of the noise")
+    evolve.add_argument("--lr", type=_positive, default=defaults.LR, help="learning rate of Adam")
+    evolve.add_argument("--hidden", type=_sizes, default=hidden, help="sizes of hidden layers, by commas")
     evolve.add_argument("--out", metavar="FOLDER", default=".", help="where policy and curve are written")
     evolve.set_defaults(command=_evolve)
 
 
-def _positive(text: str) -> int:
+def _count(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"a whole number above 0 is needed, not {text!r}")
     return int(text)
 
 
+def _positive(text: str) -> float:
+    if not 0 < float(text) < math.inf:
+        raise argparse.ArgumentTypeError(f"a number above 0 is needed, not {text!r}")
+    return float(text)
+
+
 def _sizes(text: str) -> tuple[int, ...]:
-    return tuple(_positive(size) for size in text.split(",")) if text else ()
+    return tuple(_count(size) for size in text.split(",")) if text else ()
 
 
 # ---- evolve ------------------------------------------------------------------------------------------------
@@ -104,7 +113,8 @@ def _evolve(options: argparse.Namespace) -> int:
     """Evolve a policy, then write it and its reward curve; interrupted, write what there is."""
     from nnflat import es, optim
 
-    policy = es.policy_for(options.env, hidden=options.hidden, rng=np.random.default_rng(options.seed))
+    rng = np.random.default_rng(options.seed)
+    policy = es.policy_for(options.env, hidden=options.hidden, rng=rng)
     flat, layout = destructure(policy)
     gym = es.Gym(options.env, policy, layout)
     strategy = es.OpenAIES(
@@ -118,9 +128,7 @@ def _evolve(options: argparse.Namespace) -> int:
     policy_path, curve_path = _places(options)
     threshold = _threshold(options.env)
     stop = [] if threshold is None else [es.Solved(threshold)]
-    result = es.run(
-        strategy, gym, generations=options.generations, stop=stop, progress=not (options.quiet or options.json)
-    )
+    result = es.run(strategy, gym, generations=options.generations, stop=stop, progress=not options.quiet)
     gym.close()
     report = _settings(options) | {
         "fitness": result.fitness,
@@ -202,11 +210,13 @@ def _info_as_json(info: files.Info) -> dict[str, Any]:
 
 
 def _info_as_text(info: files.Info) -> str:
-    rows = [("path", "shape", "dtype", "offset"), *map(_row, info.entries), ("total", f"{_total(info):,}", "", "")]
+    total = ("total", f"{_total(info):,}", "", "")
     ties = [f"{name} is tied to {owner}, axes {list(axes)}" for name, (owner, axes) in info.aliases.items()]
-    maker = f", by nnflat {info.version}" if info.version else ""
-    meta = aligned([(name, _brief(value)) for name, value in info.meta.items()], left=2) if info.meta else ""
-    return "\n".join(part for part in (f"{info.format}{maker}", aligned(rows), *ties, meta) if part)
+    lines = [info.format + (f", by nnflat {info.version}" if info.version else "")]
+    lines += [aligned([("path", "shape", "dtype", "offset"), *map(_row, info.entries), total]), *ties]
+    if info.meta:
+        lines.append(aligned([(name, _brief(value)) for name, value in info.meta.items()], left=2))
+    return "\n".join(lines)
 
 
 def _row(entry: Any) -> tuple[str, str, str, str]:
@@ -230,7 +240,7 @@ def _bench(options: argparse.Namespace) -> int:
 
     rows = []
     for name, model in bench.models(np.random.default_rng(options.seed)).items():
-        if not (options.quiet or options.json):
+        if not options.quiet:
             print(f"measuring {name}", file=sys.stderr, flush=True)
         rows += bench.measure(name, model)
     if options.json:
