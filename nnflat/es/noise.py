@@ -53,11 +53,11 @@ class Gaussian:
         self, key: np.uint64, generation: int, weights: NDArray[Any], out: NDArray[Any]
     ) -> NDArray[Any]:
         """Write the sum of the directions 0, 1, ... times `weights` into `out` and return it."""
-        terms = [(fold(key, generation, k), weight) for k, weight in enumerate(weights.tolist()) if weight]
+        directions = fold(key, generation, np.arange(weights.size))
         for start in range(0, out.size, BLOCK):
             block = out[start : start + BLOCK]
             total, drawn = np.zeros((2, block.size), _drawn_dtype(out))
-            for direction, weight in terms:
+            for direction, weight in zip(directions, weights.tolist(), strict=True):
                 fill_normal(direction, start, drawn)
                 drawn *= weight
                 total += drawn
