@@ -60,8 +60,8 @@ def _describe_static(value: Any) -> Any:
         return {"tuple": [_describe_static(item) for item in value]}
     if isinstance(value, np.generic) and value.dtype.kind in "biufc" and type(value.item()) in _NUMBERS:
         return {"scalar": [value.dtype.name, _describe_static(value.item())]}
-    if cls is type and _FACTORIES.get(value.__name__) is value:
-        return {"type": value.__name__}
+    if name := next((name for name, factory in _FACTORIES.items() if factory is value), None):
+        return {"type": name}
     if name := next((name for name, function in _functions().items() if function is value), None):
         return {"function": name}
     words = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else f"a {_class_name(cls)}"

@@ -170,7 +170,7 @@ def _cpu() -> str:
 
 def _blas() -> dict[str, str]:
     try:
-        from threadpoolctl import threadpool_info
+        from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
     except ImportError:
         return {}
     kernels = [

@@ -128,7 +128,11 @@ def _evolve(options: argparse.Namespace) -> int:
     policy_path, curve_path = _places(options)
     threshold = _threshold(options.env)
     stop = [] if threshold is None else [es.Solved(threshold)]
-    result = es.run(strategy, gym, generations=options.generations, stop=stop, progress=not options.quiet)
+    try:
+        result = es.run(strategy, gym, generations=options.generations, stop=stop, progress=not options.quiet)
+    except KeyboardInterrupt:  # a second one, while theta was evaluated
+        files.save(policy_path, layout.restructure(strategy.theta), meta=_settings(options))
+        raise
     gym.close()
     report = _settings(options) | {
         "fitness": result.fitness,

@@ -52,7 +52,8 @@ def test_evolve_writes_a_png(solved):
 
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "Pendulum-v1", "Acrobot-v1"])
-def test_evolve_runs_discrete_and_continuous_actions(env, tmp_path, capsys):
+def test_evolve_runs_discrete_and_continuous_actions(env, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("nnflat.es.record.EPISODES", 2)
     assert evolve(tmp_path, "--generations", "1", "--pop", "2", env=env) == 0
     assert sorted(os.listdir(tmp_path)) == [f"{env}.png", f"{env}.safetensors"]
     out, err = capsys.readouterr()
@@ -191,19 +192,20 @@ def test_ctrl_c_before_the_first_generation_saves_the_start(tmp_path, monkeypatc
     assert sorted(os.listdir(tmp_path)) == ["CartPole-v1.png", "CartPole-v1.safetensors"]
 
 
-def test_a_second_ctrl_c_exits_130_too(tmp_path, capsys, monkeypatch):
+def test_a_second_ctrl_c_saves_the_policy_and_exits_130_too(tmp_path, capsys, monkeypatch):
     def interrupt(*args, **options):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(es, "run", interrupt)
     assert evolve(tmp_path) == 130
     assert capsys.readouterr().err == "nnflat: interrupted\n"
+    assert nf.files.info(tmp_path / "CartPole-v1.safetensors").meta["environment"] == "CartPole-v1"
 
 
 @pytest.mark.skipif(os.name == "nt", reason="sends a POSIX signal")
 def test_a_process_that_gets_sigint_saves_and_exits_130(tmp_path):
-    command = [sys.executable, "-m", "nnflat", "evolve", "Pendulum-v1", "--out", str(tmp_path), "--pop", "4"]
-    command += ["--generations", "1000000", "--hidden", "4"]
+    command = [sys.executable, "-m", "nnflat", "evolve", "CartPole-v1", "--out", str(tmp_path)]
+    command += ["--generations", "1000000", "--sigma", "1e-9"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert "generation" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
@@ -211,7 +213,7 @@ def test_a_process_that_gets_sigint_saves_and_exits_130(tmp_path):
     assert process.returncode == 130
     assert "Traceback" not in err
     assert "stopped by interrupted" in out
-    assert sorted(os.listdir(tmp_path)) == ["Pendulum-v1.png", "Pendulum-v1.safetensors"]
+    assert sorted(os.listdir(tmp_path)) == ["CartPole-v1.png", "CartPole-v1.safetensors"]
 
 
 # ---- info

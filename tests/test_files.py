@@ -59,7 +59,7 @@ TREES = {
     "containers": OrderedDict(b=[np.ones(1)], a=(np.ones(2), defaultdict(list, {"z": np.ones(3)}))),
     "keys": {0: np.ones(1), "0": np.ones(2), (1, "a"): np.ones(3), "a.b": np.ones(4), "a": {"b": np.ones(5)}},
     "statics": {"none": None, "yes": True, "n": 3, "x": 0.1, "z": 1j, "name": "é\0", "none too": ()},
-    "odd numbers": [-np.inf, np.nan, -0.0, 10**30, np.float32(0.1), np.int8(-3), np.bool(1), np.complex64(1j)],
+    "odd numbers": [-np.inf, np.nan, -0.0, 10**30, np.float32(0.1), np.int8(3), np.bool(1), np.complex64(1j)],
     "integers": {"index": np.array([2, 0]), "mask": np.array([True, False])},
     "functions": [nn.relu, nn.gelu, np.tanh, nn.identity],
     "registered": Scaler(),
