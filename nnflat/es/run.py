@@ -30,8 +30,8 @@ def run(
 ) -> Result:
     """Run a strategy on an evaluator and return what it found.
 
-    The strategy is moved on in place; running it again continues. Ctrl-C ends the run after the last
-    whole generation and returns the result so far.
+    The strategy is moved on in place; running it again continues. Ctrl-C ends the run after the last whole
+    generation and returns the result so far, with a last evaluation of theta; a second one is raised.
 
     Parameters
     ----------
@@ -74,11 +74,13 @@ def run(
                 if rule := next((rule for rule in stop if rule(record)), None):
                     stopped_by = getattr(rule, "__name__", type(rule).__name__)
                     break
+        fitness = _fitness_at_end(records, strategy, evaluator)
     except KeyboardInterrupt:
         stopped_by = "interrupted"
+        fitness = _fitness_at_end(records, strategy, evaluator)
     return Result(
         theta=strategy.theta.copy(),
-        fitness=records[-1].theta_fitness if records else evaluate_theta(strategy, evaluator),
+        fitness=fitness,
         history=_history(records),
         stopped_by=stopped_by,
         generations=len(records),
@@ -114,6 +116,10 @@ def _advance(strategy: Strategy, evaluator: Evaluator) -> NDArray[Any]:
     told = np.array(fitness, np.float64)
     told.flags.writeable = False
     return told
+
+
+def _fitness_at_end(records: list[Record], strategy: Strategy, evaluator: Evaluator) -> float:
+    return records[-1].theta_fitness if records else evaluate_theta(strategy, evaluator)
 
 
 def _steps(evaluator: Evaluator) -> int:

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from nnflat import destructure, es, nn
+from nnflat.es import defaults
 from nnflat.es.lanes import SingleLanes, VectorLanes, make_lanes
-from nnflat.es.policy import to_actions
+from nnflat.es.policy import population_policy, to_actions
 
 gym = pytest.importorskip("gymnasium")
 import environments  # noqa: E402, F401
@@ -112,8 +113,6 @@ def test_a_closed_evaluator_goes_on_with_new_environments():
     ids=repr,
 )
 def test_the_population_policy_is_each_model_on_its_own_batch(model):
-    from nnflat.es.policy import population_policy
-
     theta, layout = destructure(model)
     rng = np.random.default_rng(0)
     population = theta + rng.normal(size=(5, theta.size)).astype(theta.dtype)
@@ -124,8 +123,6 @@ def test_the_population_policy_is_each_model_on_its_own_batch(model):
 
 
 def test_a_layout_of_some_of_the_parameters_leaves_the_others_as_they_are():
-    from nnflat.es.policy import population_policy
-
     model = nn.Chain(nn.Dense(3, 4, "tanh"), nn.Dense(4, 2))
     theta, layout = destructure(model, where=lambda path, leaf: path[1] == 1)
     outputs = population_policy(model, layout, np.stack([theta, 2 * theta]))(np.ones((2, 1, 3)))
@@ -252,7 +249,7 @@ def test_without_gymnasium_the_error_says_what_to_install(monkeypatch):
 def test_cartpole_is_solved_within_forty_generations(seed):
     model = es.policy_for("CartPole-v1", rng=np.random.default_rng(seed))
     theta, layout = destructure(model)
-    strategy = es.OpenAIES(theta, maximize=True, pop=64, sigma=0.2, seed=seed)
+    strategy = es.OpenAIES(theta, maximize=True, pop=defaults.POP, sigma=defaults.SIGMA, seed=seed)
     evaluator = es.Gym("CartPole-v1", model, layout)
     result = es.run(strategy, evaluator, generations=40, stop=[es.Solved(475)], progress=False)
     assert result.stopped_by == "Solved"

@@ -199,6 +199,28 @@ def test_an_interrupted_callback_keeps_its_generation():
     same_state(strategy.state(), other.state())
 
 
+class Game:
+    """Plays episodes of return 1, and counts how often it was asked to."""
+
+    asked = 0
+
+    def __call__(self, population, key):
+        return np.ones(len(population))
+
+    def evaluate(self, theta, episodes, key):
+        self.asked += 1
+        return np.ones(episodes)
+
+
+@pytest.mark.parametrize("generations", [0, 2])
+def test_an_interrupted_last_evaluation_is_made_again(generations, monkeypatch):
+    game = Game()
+    monkeypatch.setattr(game, "evaluate", interrupting(game.evaluate, at=0))
+    result = run(make(), game, generations=generations)
+    assert (result.stopped_by, result.fitness, result.generations) == ("interrupted", 1.0, generations)
+    assert game.asked == 2
+
+
 def test_other_errors_come_through():
     with pytest.raises(ZeroDivisionError):
         run(make(), lambda population, key: 1 / 0)
