@@ -66,7 +66,7 @@ def write(file: BinaryIO, arrays: Mapping[str, np.ndarray], metadata: Mapping[st
     text += b" " * (-len(text) % 8)
     file.write(len(text).to_bytes(8, "little") + text)
     for body in bodies.values():
-        file.write(body.reshape(-1).view(np.uint8))
+        file.write(body.reshape(-1).view(np.uint8).data)
 
 
 def _body(array: np.ndarray) -> np.ndarray:

@@ -54,7 +54,7 @@ def _sentence(error: Exception) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--seed", type=int, default=0, help="the seed of all that is random (default: 0)")
+    common.add_argument("--seed", type=int, default=0, help="of all that is random (default: 0)")
     common.add_argument("--json", action="store_true", help="print one JSON object instead of text")
     common.add_argument("--quiet", action="store_true", help="show no progress")
     common.add_argument("--debug", action="store_true", help="show the traceback of an error")
@@ -73,21 +73,18 @@ def _parser() -> argparse.ArgumentParser:
 def _add_evolve(commands: Any, common: argparse.ArgumentParser) -> None:
     from nnflat.es import defaults
 
-    hidden = ",".join(map(str, defaults.HIDDEN))
-    evolve = commands.add_parser(
-        "evolve",
-        parents=[common],
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-        help="evolve a policy in a gymnasium environment",
-    )
-    evolve.add_argument("env", metavar="ENV", help="the id of an environment, such as CartPole-v1")
-    evolve.add_argument("--generations", type=_count, default=200, help="at most so many")
-    evolve.add_argument("--pop", type=_count, default=defaults.POP, help="candidates a generation")
-    evolve.add_argument("--sigma", type=_positive, default=defaults.SIGMA, help="deviation of the noise")
-    evolve.add_argument("--lr", type=_positive, default=defaults.LR, help="learning rate of Adam")
-    evolve.add_argument("--hidden", type=_sizes, default=hidden, help="sizes of hidden layers, by commas")
-    evolve.add_argument("--out", metavar="FOLDER", default=".", help="where policy and curve are written")
+    evolve = commands.add_parser("evolve", parents=[common], help="evolve a policy in an environment")
     evolve.set_defaults(command=_evolve)
+    evolve.add_argument("env", metavar="ENV", help="the id of an environment, such as CartPole-v1")
+    for option, kind, default, text in (
+        ("--generations", _count, 200, "at most so many"),
+        ("--pop", _count, defaults.POP, "candidates a generation"),
+        ("--sigma", _positive, defaults.SIGMA, "standard deviation of the noise"),
+        ("--lr", _positive, defaults.LR, "learning rate of Adam"),
+        ("--hidden", _sizes, ",".join(map(str, defaults.HIDDEN)), "sizes of hidden layers, commas between"),
+        ("--out", str, ".", "the folder in which policy and reward curve are written"),
+    ):
+        evolve.add_argument(option, type=kind, default=default, help=f"{text} (default: %(default)s)")
 
 
 def _count(text: str) -> int:
@@ -215,16 +212,16 @@ def _info_as_json(info: files.Info) -> dict[str, Any]:
 
 def _info_as_text(info: files.Info) -> str:
     total = ("total", f"{_total(info):,}", "", "")
-    ties = [f"{name} is tied to {owner}, axes {list(axes)}" for name, (owner, axes) in info.aliases.items()]
+    ties = [f"{_brief(name)} is {_brief(owner)}, axes {axes}" for name, (owner, axes) in info.aliases.items()]
     lines = [info.format + (f", by nnflat {info.version}" if info.version else "")]
     lines += [aligned([("path", "shape", "dtype", "offset"), *map(_row, info.entries), total]), *ties]
     if info.meta:
-        lines.append(aligned([(name, _brief(value)) for name, value in info.meta.items()], left=2))
+        lines.append(aligned([(_brief(name), _brief(value)) for name, value in info.meta.items()], left=2))
     return "\n".join(lines)
 
 
 def _row(entry: Any) -> tuple[str, str, str, str]:
-    return entry.name, str(entry.shape), entry.dtype, f"{entry.start:,}"
+    return _brief(entry.name), str(entry.shape), entry.dtype, f"{entry.start:,}"
 
 
 def _total(info: files.Info) -> int:
@@ -232,7 +229,8 @@ def _total(info: files.Info) -> int:
 
 
 def _brief(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    """Return one printable line: what a file says is not sent to a terminal as it is."""
+    return value if isinstance(value, str) and value.isprintable() else json.dumps(value)
 
 
 # ---- bench -------------------------------------------------------------------------------------------------

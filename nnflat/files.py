@@ -161,10 +161,18 @@ def _checked(meta: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _ours(metadata: Mapping[str, str]) -> dict[str, Any]:
+    """Return what nnflat wrote beside the arrays; nothing where another program wrote the file."""
     ours = parse(metadata.get(_OURS, "{}"), "what nnflat wrote")
-    if not all(isinstance(ours.get(name, {}), dict) for name in ("aliases", "meta")):
-        raise ValueError("the aliases and the meta need to be JSON objects")
+    aliases, meta = ours.get("aliases", {}), ours.get("meta", {})
+    if not isinstance(aliases, dict) or not all(map(_is_alias, aliases.values())):
+        raise ValueError("the aliases need to be names with an owner and axes")
+    if not isinstance(meta, dict):
+        raise ValueError("the meta needs to be a JSON object")
     return ours
+
+
+def _is_alias(value: object) -> bool:
+    return isinstance(value, list) and list(map(type, value)) == [str, list]
 
 
 def _parameters(tree: object) -> tuple[list[str], Aliases]:

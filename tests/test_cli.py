@@ -234,7 +234,7 @@ def test_info_prints_the_arrays_the_ties_the_total_and_the_meta(tied, capsys):
     assert lines[2][:4] == ["a", "(2,", "3)", "F32"]
     assert lines[3:] == [
         ["total", "6"],
-        ["b", "is", "tied", "to", "a,", "axes", "[1,", "0]"],
+        ["b", "is", "a,", "axes", "[1,", "0]"],
         ["fitness", "3.5"],
         ["by", "hand"],
     ]
@@ -255,6 +255,14 @@ def test_info_prints_files_of_other_programs(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "nnflat" not in out.replace(str(tmp_path), "")
     assert all(word in out for word in ("w", "(3,)", "F64", "format  np"))
+
+
+def test_info_sends_no_control_characters_to_the_terminal(tmp_path, capsys):
+    from safetensors.numpy import save_file
+
+    save_file({"\x1b[2J": np.ones(3)}, tmp_path / "a.safetensors", metadata={"a\nb": "\x1b[31m"})
+    assert main(["info", str(tmp_path / "a.safetensors")]) == 0
+    assert capsys.readouterr().out.replace("\n", "").isprintable()
 
 
 def test_info_prints_an_npz(tmp_path, capsys):
