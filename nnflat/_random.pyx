@@ -3,19 +3,19 @@
 (a) Words. Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3, SC 2011)
     is a bijection of 128 bits under a 64-bit key. Our key is that key; our counter is (block, block >> 32,
     number, domain) in 32-bit words. Word w of a draw is word w % 4 of block w // 4. There is no state.
-(b) Domains. Draws count in domain 0 (number 0) and `fold` in domain 1, so no new key ever shares a
-    block with a draw, nor with another `fold` of the same key.
+(b) Domains. Draws count in domain 0 (number 0); `fold` counts in domain 1, with the low 64 bits of its number
+    as the block and its sign as the number. So no fold uses a block that a draw, or another number, uses.
 (c) Widths. Value k of a 32-bit dtype is made from word k, of a 64-bit dtype from words 2k (low half) and
     2k + 1 (high half). The three kinds (bits, uniform, normal) of one key are made from the same words.
 (d) Uniform. The upper 24 (53) bits times 2**-24 (2**-53), which is exact: [0, 1), every multiple possible.
 (e) Normal. The first bit is the sign. The other 31 (63) bits m are a tail probability
     p = (m + 1/2) * 2**-32 (2**-64) in (0, 1/2], and |z| solves P(Z > |z|) = p. So the draw is symmetric
     to the bit, monotone in p up to rounding, and reaches 6.3 (9.1) standard deviations.
-    float64: the rational approximations of AS 241 (Wichura, Applied Statistics 37, 1988; error at
-    most 1e-15 max(1, |z|)) with a logarithm of our own. float32: the same function, interpolated. An octave of p is cut into
-    128 segments, each with the parabola through its two ends and its middle (hierarchical segmentation,
-    Cheung, Lee, Luk, Villasenor, IEEE Trans. VLSI 15, 2007). Ends are shared, so |z| is continuous; its error
-    is at most 1.3 units in the last place where |z| >= 1, and 1.1e-7 elsewhere.
+    float64: the rational approximations of AS 241 (Wichura, Applied Statistics 37, 1988) with a logarithm of
+    our own; the error is at most 1e-15 max(1, |z|). float32: the same function, interpolated. An octave of p
+    is cut into 128 segments, each with the parabola through its two ends and its middle (hierarchical
+    segmentation: Cheung, Lee, Luk, Villasenor, IEEE Trans. VLSI 15, 2007). Ends are shared, so |z| is
+    continuous; the error is at most 1.3 units in the last place where |z| >= 1, and 1.1e-7 elsewhere.
 (f) The same bits everywhere. Integers decide every choice; the rest is IEEE + - * / and sqrt of a fixed
     order in the declared width, each correctly rounded by the standard, never contracted (setup.py), with
     no call to libm's log or exp, whose last bits differ between systems. The table of (e) is made of the
@@ -72,18 +72,20 @@ cdef union Double:
 
 # ---- words ----
 
-cdef void philox(uint64_t key, uint64_t block, uint32_t number, uint32_t domain, uint32_t* out) noexcept nogil:
+cdef void philox(
+    uint64_t key, uint64_t block, uint32_t number, uint32_t domain, uint32_t* out
+) noexcept nogil:
     """Write blocks `block` to `block` + 3."""
     cdef uint32_t[LANES] x0, x1, x2, x3
     cdef uint32_t k0 = <uint32_t>key, k1 = <uint32_t>(key >> 32)
     cdef uint64_t p, q
-    cdef int r, j
+    cdef int _, j
     for j in range(LANES):
         x0[j] = <uint32_t>(block + j)
         x1[j] = <uint32_t>((block + j) >> 32)
         x2[j] = number
         x3[j] = domain
-    for r in range(10):
+    for _ in range(10):
         for j in range(LANES):
             p = <uint64_t>x0[j] * 0xD2511F53u
             q = <uint64_t>x2[j] * 0xCD9E8D57u
@@ -135,28 +137,34 @@ cdef inline uint64_t joined(const uint32_t* words) noexcept nogil:
 
 # AS 241, from the constant term up: |p - 1/2| <= 0.425, then sqrt(-log p) <= 5, then beyond.
 cdef double[8] CENTRE_OVER = [
-    3.3871328727963666080e0, 1.3314166789178437745e2, 1.9715909503065514427e3, 1.3731693765509461125e4,
-    4.5921953931549871457e4, 6.7265770927008700853e4, 3.3430575583588128105e4, 2.5090809287301226727e3,
+    3.3871328727963666080e0, 1.3314166789178437745e2, 1.9715909503065514427e3,
+    1.3731693765509461125e4, 4.5921953931549871457e4, 6.7265770927008700853e4,
+    3.3430575583588128105e4, 2.5090809287301226727e3,
 ]
 cdef double[8] CENTRE_UNDER = [
-    1.0, 4.2313330701600911252e1, 6.8718700749205790830e2, 5.3941960214247511077e3,
-    2.1213794301586595867e4, 3.9307895800092710610e4, 2.8729085735721942674e4, 5.2264952788528545610e3,
+    1.0, 4.2313330701600911252e1, 6.8718700749205790830e2,
+    5.3941960214247511077e3, 2.1213794301586595867e4, 3.9307895800092710610e4,
+    2.8729085735721942674e4, 5.2264952788528545610e3,
 ]
 cdef double[8] TAIL_OVER = [
-    1.42343711074968357734e0, 4.63033784615654529590e0, 5.76949722146069140550e0, 3.64784832476320460504e0,
-    1.27045825245236838258e0, 2.41780725177450611770e-1, 2.27238449892691845833e-2, 7.74545014278341407640e-4,
+    1.42343711074968357734e0, 4.63033784615654529590e0, 5.76949722146069140550e0,
+    3.64784832476320460504e0, 1.27045825245236838258e0, 2.41780725177450611770e-1,
+    2.27238449892691845833e-2, 7.74545014278341407640e-4,
 ]
 cdef double[8] TAIL_UNDER = [
-    1.0, 2.05319162663775882187e0, 1.67638483018380384940e0, 6.89767334985100004550e-1,
-    1.48103976427480074590e-1, 1.51986665636164571966e-2, 5.47593808499534494600e-4, 1.05075007164441684324e-9,
+    1.0, 2.05319162663775882187e0, 1.67638483018380384940e0,
+    6.89767334985100004550e-1, 1.48103976427480074590e-1, 1.51986665636164571966e-2,
+    5.47593808499534494600e-4, 1.05075007164441684324e-9,
 ]
 cdef double[8] FAR_OVER = [
-    6.65790464350110377720e0, 5.46378491116411436990e0, 1.78482653991729133580e0, 2.96560571828504891230e-1,
-    2.65321895265761230930e-2, 1.24266094738807843860e-3, 2.71155556874348757815e-5, 2.01033439929228813265e-7,
+    6.65790464350110377720e0, 5.46378491116411436990e0, 1.78482653991729133580e0,
+    2.96560571828504891230e-1, 2.65321895265761230930e-2, 1.24266094738807843860e-3,
+    2.71155556874348757815e-5, 2.01033439929228813265e-7,
 ]
 cdef double[8] FAR_UNDER = [
-    1.0, 5.99832206555887937690e-1, 1.36929880922735805310e-1, 1.48753612908506148525e-2,
-    7.86869131145613259100e-4, 1.84631831751005468180e-5, 1.42151175831644588870e-7, 2.04426310338993978564e-15,
+    1.0, 5.99832206555887937690e-1, 1.36929880922735805310e-1,
+    1.48753612908506148525e-2, 7.86869131145613259100e-4, 1.84631831751005468180e-5,
+    1.42151175831644588870e-7, 2.04426310338993978564e-15,
 ]
 # artanh(s) / s, from the highest power of s**2 down: 2e-18 at the s**2 <= 0.0295 that come
 cdef double[11] ARTANH = [
@@ -320,13 +328,15 @@ cdef int checked_out(object out, bint right_kind, str dtypes) except -1:
         raise TypeError(f"this draw needs dtype {dtypes}; got {out.dtype}")
     if not cnp.PyArray_ISCARRAY(out):
         raise ValueError(
-            f"out needs to be C-contiguous, aligned, writeable and of native byte order; got {out.dtype.str} of "
-            f"shape {out.shape} and strides {out.strides}, writeable={out.flags.writeable}"
+            f"out needs to be C-contiguous, aligned, writeable and of native byte order; got {out.dtype.str} "
+            f"of shape {out.shape} and strides {out.strides}, writeable={out.flags.writeable}"
         )
     return width
 
 
-cdef int run(transform_t narrow, transform_t wide, int width, object key, object start, cnp.ndarray out) except -1:
+cdef int run(
+    transform_t narrow, transform_t wide, int width, object key, object start, cnp.ndarray out
+) except -1:
     cdef uint64_t checked = checked_key(key)
     cdef Py_ssize_t first = checked_int(start, "start")
     cdef char* values = <char*>cnp.PyArray_DATA(out)
@@ -389,16 +399,17 @@ def fill_normal(key, start, cnp.ndarray out not None):
 
 def fold(key, number):
     """Return the key that one integer (-2**63 <= number < 2**64) makes of a key; arrays broadcast."""
-    cdef uint64_t checked, folded
+    cdef uint64_t checked, low, folded
     if isinstance(key, np.ndarray) or isinstance(number, np.ndarray):
         key, number = np.broadcast_arrays(as_keys(key), as_numbers(number))
         return fold_arrays(key, number)
     checked = checked_key(key)
     number = checked_int(number, "fold")
     try:
-        folded = fold_one(checked, <uint64_t><int64_t>number if number < 0 else <uint64_t>number, number < 0)
+        low = <uint64_t><int64_t>number if number < 0 else <uint64_t>number
     except OverflowError:
         raise ValueError(f"fold needs -2**63 <= number < 2**64; got {number}") from None
+    folded = fold_one(checked, low, number < 0)
     return PyArray_Scalar(&folded, UINT64, None)
 
 

@@ -107,8 +107,8 @@ def normal(key: Key, shape: Shape, dtype: DTypeLike = np.float32, *, out: Out = 
     Value k is the inverse of the normal distribution function at value k of `bits` of the same width: the
     first bit is the sign, the others are a tail probability. So draws are symmetric to the bit and reach 6.3
     (float32) or 9.1 (float64) standard deviations. The inverse is AS 241 [1]_, for float32 interpolated in a
-    table made of it. Its error is at most 1e-15 times the larger of 1 and the value (float64), or 1.3 units in
-    the last place of values beyond 1 and 1.1e-7 for others (float32).
+    table made of it. The error is at most 1e-15 times the larger of 1 and the value (float64), or 1.3 units
+    in the last place for values beyond 1 and 1.1e-7 for others (float32).
 
     Parameters are those of `bits`, with a float dtype.
 
