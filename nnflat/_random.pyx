@@ -335,8 +335,10 @@ cdef int checked_out(object out, bint right_kind, str dtypes) except -1:
 
 
 cdef int run(
-    transform_t narrow, transform_t wide, int width, object key, object start, cnp.ndarray out
+    transform_t narrow, transform_t wide, object key, object start,
+    cnp.ndarray out, bint right_kind, str dtypes
 ) except -1:
+    cdef int width = checked_out(out, right_kind, dtypes)
     cdef uint64_t checked = checked_key(key)
     cdef Py_ssize_t first = checked_int(start, "start")
     cdef char* values = <char*>cnp.PyArray_DATA(out)
@@ -384,20 +386,20 @@ cdef object fold_arrays(object keys, object numbers):
 
 def fill_bits(key, start, cnp.ndarray out not None):
     """Write values `start`, `start` + 1, ... of the bits of `key` into `out` (uint32 or uint64)."""
-    run(bits32, bits64, checked_out(out, cnp.PyArray_ISUNSIGNED(out), "uint32 or uint64"), key, start, out)
+    run(bits32, bits64, key, start, out, cnp.PyArray_ISUNSIGNED(out), "uint32 or uint64")
 
 
 def fill_uniform(key, start, cnp.ndarray out not None):
     """Write values `start`, `start` + 1, ... of the uniforms of `key` into `out` (float32 or float64)."""
-    run(uniform32, uniform64, checked_out(out, cnp.PyArray_ISFLOAT(out), "float32 or float64"), key, start, out)
+    run(uniform32, uniform64, key, start, out, cnp.PyArray_ISFLOAT(out), "float32 or float64")
 
 
 def fill_normal(key, start, cnp.ndarray out not None):
     """Write values `start`, `start` + 1, ... of the normals of `key` into `out` (float32 or float64)."""
-    run(normal32, normal64, checked_out(out, cnp.PyArray_ISFLOAT(out), "float32 or float64"), key, start, out)
+    run(normal32, normal64, key, start, out, cnp.PyArray_ISFLOAT(out), "float32 or float64")
 
 
-def fold(key, number):
+def fold_key(key, number):
     """Return the key that one integer (-2**63 <= number < 2**64) makes of a key; arrays broadcast."""
     cdef uint64_t checked, low, folded
     if isinstance(key, np.ndarray) or isinstance(number, np.ndarray):

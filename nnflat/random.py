@@ -21,7 +21,7 @@ from typing import Any, SupportsIndex, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from nnflat import _random
+from nnflat._random import fill_bits, fill_normal, fill_uniform, fold_key
 
 __all__ = ["bernoulli", "bits", "fold", "normal", "permutation", "uniform"]
 
@@ -58,7 +58,7 @@ def fold(key: Key | NDArray[np.uint64], *ints: SupportsIndex | NDArray[np.intege
     if not ints:
         raise TypeError("fold needs at least one integer besides the key; got none")
     for number in ints:
-        key = _random.fold(key, number)
+        key = fold_key(key, number)
     return key
 
 
@@ -81,7 +81,7 @@ def bits(key: Key, shape: Shape, dtype: DTypeLike = np.uint64, *, out: Out = Non
     array([4099963437, 3221879260], dtype=uint32)
     """
     out = _target(shape, dtype, out)
-    _random.fill_bits(key, 0, out)
+    fill_bits(key, 0, out)
     return out
 
 
@@ -97,7 +97,7 @@ def uniform(key: Key, shape: Shape, dtype: DTypeLike = np.float32, *, out: Out =
     array([0.75015222, 0.08565787])
     """
     out = _target(shape, dtype, out)
-    _random.fill_uniform(key, 0, out)
+    fill_uniform(key, 0, out)
     return out
 
 
@@ -122,7 +122,7 @@ def normal(key: Key, shape: Shape, dtype: DTypeLike = np.float32, *, out: Out = 
     array([-1.6911627 , -0.67496884,  1.2046078 ], dtype=float32)
     """
     out = _target(shape, dtype, out)
-    _random.fill_normal(key, 0, out)
+    fill_normal(key, 0, out)
     return out
 
 
