@@ -7,6 +7,7 @@ stands in one contiguous vector, and copies both ways at memory speed.
 from importlib import import_module
 
 from nnflat import random, tree
+from nnflat.compile import Program, compile
 from nnflat.files import load, save
 from nnflat.layout import Bound, Layout, StructureChanged, destructure
 
@@ -15,7 +16,9 @@ __version__ = "0.1.0"
 __all__ = [
     "Bound",
     "Layout",
+    "Program",
     "StructureChanged",
+    "compile",
     "destructure",
     "es",
     "interop",

@@ -44,6 +44,10 @@ def is_default(key: str, value: Any) -> bool:
         key == "out" and isinstance(value, tuple) and all(each is None for each in value))
 
 
+def is_array(x: Any) -> bool:
+    return isinstance(value_of(x), np.ndarray)
+
+
 def expand(x: Any, count: int) -> Any:
     return x[(..., *[None] * count)]
 
@@ -73,7 +77,7 @@ def numpy_function(trace: Trace, function: Handler, args: tuple[Any, ...], kwarg
 
 def as_method(name: str) -> Handler:
     def handler(trace: Trace, a: Any, *args: Any, **kwargs: Any) -> Any:
-        if not is_traced(a):
+        if not is_traced(a) or not hasattr(a.value, name):
             return NotImplemented
         return getattr(a, name)(*args, **kwargs)
 
@@ -185,7 +189,7 @@ def triu(trace: Trace, m: Any, k: int = 0) -> Any:
 
 def norm(trace: Trace, x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     """The two-norm of all elements is the square root of a dot product."""
-    if ord is not None or axis is not None or keepdims or value_of(x).dtype.kind != "f":
+    if ord is not None or axis is not None or keepdims or as_array(value_of(x)).dtype.kind != "f" or not is_array(x):
         return NotImplemented
     flat = x.ravel(order="K")
     return np.sqrt(flat.dot(flat))
@@ -213,6 +217,9 @@ def getitem(trace: Trace, x: Tracer, index: Any) -> Any:
     value = x.value[index]
     if any(isinstance(part, list) for part in parts):
         return trace.gather(operator.getitem, x, (index,), {})
+    if not isinstance(x.value, np.ndarray):
+        array = as_array(x.value)
+        return Tracer(trace, value, trace.own(x).over(array[index], array))
     if isinstance(value, np.ndarray):
         return trace.view(x, value)
     at = trace.view(x, x.value[(*parts, Ellipsis)])
@@ -288,8 +295,10 @@ def with_value(x: Tracer, value: Any) -> Tracer:
     return Tracer(x.trace_now, value, x.window)
 
 
-def cumulative(ufunc: np.ufunc) -> Handler:
+def cumulative(name: str, ufunc: np.ufunc) -> Handler:
     def method(x: Tracer, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+        if not isinstance(x.value, np.ndarray) or x.ndim == 0:
+            return called(name)(x, axis, dtype)
         if axis is None:
             x, axis = x.ravel(), 0
         return ufunc_method(x.trace_now, ufunc, "accumulate", (x,), {"axis": axis, "dtype": dtype, "out": out})
@@ -305,6 +314,8 @@ def astype(x: Tracer, dtype: Any, order: str = "K", casting: str = "unsafe", sub
         return x
     if as_array(value).dtype.hasobject or as_array(value).dtype.kind not in "biufc":
         raise trace.fail(f"astype({np.dtype(dtype)})", "a dtype of numbers")
+    if x.dtype.kind == "c" != as_array(value).dtype.kind:       # NumPy warns of the part that is lost
+        return trace.call(operator.methodcaller("astype", dtype, order, casting, subok, copy), (x,), {}, "astype")
     return trace.copy(x, value, "cast")
 
 
@@ -346,13 +357,11 @@ def real(x: Tracer) -> Any:
 
 
 def imag(x: Tracer) -> Any:
-    if x.dtype.kind != "c":
-        return np.zeros_like(x.value)
     return part(x, "imag")
 
 
 def part(x: Tracer, name: str) -> Any:
-    if isinstance(x.value, np.ndarray):
+    if isinstance(x.value, np.ndarray) or x.dtype.kind != "c":
         return x.trace_now.call(operator.attrgetter(name), (x,), {}, name)
     value = getattr(x.value, name)
     array = as_array(x.value)
@@ -365,10 +374,12 @@ def transpose(x: Tracer, *axes: Any) -> Any:
 
 def moved(name: str) -> Handler:
     def method(x: Tracer, *args: Any, **kwargs: Any) -> Any:
-        function = operator.methodcaller(name, *args, **kwargs)
+        def function(a: Any) -> Any:
+            return getattr(a, name)(*args, **kwargs)
+
         if any(is_traced(a) or isinstance(a, np.ndarray) for a in [*args, *kwargs.values()]):
             return x.trace_now.call(lambda a, *b, **c: getattr(a, name)(*b, **c), (x, *args), kwargs, name)
-        function.__name__ = name  # type: ignore[attr-defined]
+        function.__name__ = name
         return x.trace_now.gather(function, x, (), {})
 
     return method
@@ -384,7 +395,7 @@ def called(name: str) -> Handler:
 METHODS: dict[str, Handler] = {
     "sum": reduction(np.add), "prod": reduction(np.multiply), "max": extremum(np.maximum),
     "min": extremum(np.minimum), "any": reduction(np.logical_or, bool), "all": reduction(np.logical_and, bool),
-    "mean": mean, "var": var, "std": std, "cumsum": cumulative(np.add), "cumprod": cumulative(np.multiply),
+    "mean": mean, "var": var, "std": std, "cumsum": cumulative("cumsum", np.add), "cumprod": cumulative("cumprod", np.multiply),
     "astype": astype, "copy": copy, "reshape": reshaped("reshape"), "ravel": reshaped("ravel"),
     "dot": dot_method, "clip": clip_method, "round": round_method, "transpose": transpose,
     "conj": lambda x: np.conjugate(x), "conjugate": lambda x: np.conjugate(x),
@@ -436,12 +447,12 @@ HANDLERS: dict[Handler, Handler] = {
     **{function: like(function) for function in (np.zeros_like, np.ones_like, np.empty_like, np.full_like)},
     **{getattr(np, name): as_method(name) for name in (
         "sum", "prod", "max", "min", "any", "all", "mean", "var", "std", "cumsum", "cumprod", "reshape", "ravel",
-        "copy", "real", "imag", "astype")},
+        "astype")},
+    np.copy: lambda trace, a, order="K", **kwargs: copy(a, order) if isinstance(a.value, np.ndarray) else NotImplemented,
     np.amax: as_method("max"), np.amin: as_method("min"),
 }
 for _property in ("real", "imag"):
-    HANDLERS[getattr(np, _property)] = (
-        lambda trace, x, name=_property: PROPERTIES[name](x))  # noqa: E731
+    HANDLERS[getattr(np, _property)] = lambda trace, x, name=_property: getattr(x, name)
 
 MOVES = {np.roll, np.repeat, np.tile, np.take, np.rot90, np.flip, np.fliplr, np.flipud, np.broadcast_to, np.delete,
          np.resize, np.trim_zeros} - {np.trim_zeros}

@@ -8,7 +8,7 @@ iterator; the rest becomes a loop over its axes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -81,11 +81,19 @@ def over_axes(name: str, loop: Loop, windows: Sequence[Window], views: list[np.n
     """Make the loop over the axes of `views`: the last one inside, the others around it."""
     shape = views[0].shape
     inner = shape[-1:] or (1,)
-    strides = [view.strides[-1] if shape and shape[-1] != 1 else 0 for view in views]
+    strides = [view.strides[-1] for view in views] if views[-1].size > 1 else single_strides(windows)
     steps = [view.strides[axis] for axis in range(len(shape) - 1) for view in views]
     operands = [(window.buffer, window.offset + move) for window, move in zip(windows, moved, strict=True)]
     return Instruction("loop", name, operands, loop=loop, dims=inner, strides=strides, outer=shape[:-1],
                        steps=steps, work=prod(shape), **settings)
+
+
+def single_strides(windows: Sequence[Window]) -> list[int]:
+    """Return the strides that NumPy gives its loop for one element: a few loops take another path where they are 0."""
+    shapes = {window.shape for window in windows if window.shape}
+    if len(windows) > 3 or len(shapes) > 1:
+        return [0] * len(windows)
+    return [window.strides[0] if len(window.shape) == 1 else window.dtype.itemsize for window in windows]
 
 
 # --- elementwise -------------------------------------------------------------------------------------------
@@ -101,9 +109,14 @@ def iterate_elementwise(name: str, loop: Loop, windows: Sequence[Window], dtypes
     nin = len(windows) - nwrites
     flags = [READONLY | ALIGNED | ASSUME_ELEMENTWISE] * nin
     flags += [WRITEONLY | ALIGNED | NO_BROADCAST | ASSUME_ELEMENTWISE] * nwrites
-    iterator = Iterator([window.standin() for window in windows], UFUNC_ITERATOR, flags, dtypes)
+    iterator = Iterator([axis_added(window).standin() for window in windows], UFUNC_ITERATOR, flags, dtypes)
     return Instruction("iterate", name, [(window.buffer, window.offset) for window in windows],
                        tuple(range(nin, len(windows))), loop=loop, helper=iterator, work=windows[-1].size)
+
+
+def axis_added(window: Window) -> Window:
+    """Return a 0-d window as one of an axis of size 1: NumPy's iterator buffers nothing that is 0-d."""
+    return window if window.shape else replace(window, shape=(1,), strides=(window.dtype.itemsize,))
 
 
 def lower_ufunc(operation: Operation) -> list[Instruction]:
@@ -177,6 +190,8 @@ def drop_axes(target: Window, axes: tuple[int, ...], source: Window) -> Window:
 
 def reduce_loop(operation: Operation, loop: Loop, source: Window, target: Window, dtype: np.dtype,
                 first: bool) -> Instruction:
+    if source.shape == ():
+        source, target = axis_added(source), axis_added(target)
     kept = iter(range(len(target.shape)))
     op_axes = [[-1 if axis in operation.axes else next(kept) for axis in range(len(source.shape))],
                list(range(len(source.shape)))]
@@ -246,7 +261,8 @@ def core_dimensions(signature: str, windows: Sequence[Window]) -> list[list[tupl
     """Return, an operand, its core dimensions and whether they are there (`n?` may be missing)."""
     groups = [group.strip("()").split(",") for group in signature.replace("->", "),(").replace(" ", "").split("),(")]
     names = [[name for name in group if name] for group in groups]
-    missing = {name for group, window in zip(names, windows, strict=True) if len(window.shape) < len(group)
+    inputs = zip(names[:signature.split("->")[0].count("(")], windows, strict=False)
+    missing = {name for group, window in inputs if len(window.shape) < len(group)
                for name in group if name.endswith("?")}
     return [[(name, name not in missing) for name in group] for group in names]
 

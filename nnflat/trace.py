@@ -115,14 +115,12 @@ class Trace:
         eager_args, eager_kwargs = rebuild([value_of(leaf) for leaf in leaves])
         result = function(*eager_args, **eager_kwargs)
         flat, join = split_results(result)
-        bases = [base_of(each, leaves) for each in flat]
+        bases = [None if places_depend_on_values(leaves) else base_of(each, leaves) for each in flat]
         fresh = [i for i, base in enumerate(bases) if base is None]
         for i in fresh:
             self.check_result(function, flat[i])
         outputs = [self.view(base, each) if base is not None else self.output(each)
                    for base, each in zip(bases, flat, strict=True)]
-        if fresh and all(as_array(flat[i]).size == 0 for i in fresh):
-            fresh = []
         if fresh:
             self.add("call", name or function_name(function), [self.window(leaf) for leaf in leaves],
                      [outputs[i].window for i in fresh],
@@ -192,7 +190,8 @@ class Trace:
     def gather(self, function: Callable[..., Any], x: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Record a function that only moves elements: what it does to their numbers says where each goes."""
         value = function(x.value, *args, **kwargs)
-        if type(value) is not np.ndarray or np.may_share_memory(value, x.value) or value.size > 100_000:
+        if type(value) is not np.ndarray or kind_of(x.value) == "number" or np.may_share_memory(
+                value, x.value) or value.size > 100_000:
             return self.call(function, (x, *args), kwargs)
         table = function(byte_offsets(x.value), *args, **kwargs)
         return self.record("gather", function_name(function), [self.own(x), self.tape.constant(table)], value)
@@ -334,6 +333,8 @@ def power(self: Tracer, other: Any, modulo: Any = None) -> Any:
     shortcut = POWERS.get((type(other), other)) if type(other) in (int, float) else None
     if shortcut and isinstance(self.value, np.ndarray) and self.value.dtype.kind in shortcut[1]:
         return trace.ufunc(shortcut[0], (self,))
+    if self.dtype == bool:
+        return trace.call(operator.pow, (self, other), {})
     return operate(trace, operator.pow, np.power, (self, other))
 
 
@@ -452,6 +453,11 @@ def base_of(value: Any, leaves: Sequence[Any]) -> Tracer | None:
         if is_traced(leaf) and isinstance(leaf.value, np.ndarray) and np.may_share_memory(value, leaf.value):
             return leaf
     return None
+
+
+def places_depend_on_values(leaves: Sequence[Any]) -> bool:
+    """Whether a traced integer may say where a view stands (`x[i]`): then it has to be a copy."""
+    return any(is_traced(leaf) and as_array(leaf.value).dtype.kind in "iu" and leaf.ndim < 2 for leaf in leaves[1:])
 
 
 def split(tree: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:

@@ -1,0 +1,82 @@
+"""The law, checked: what a compiled function gives is what NumPy gives, to the bit."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+import nnflat as nf
+from programs import DTYPES, LAYOUTS, REFUSALS, SHAPES, Program, array, make_program
+
+
+def random_case(rng: Any, length: int) -> tuple[Program, list[Any], list[Any]]:
+    """Make a program, the arguments that it was made on, and others of the same form."""
+    dtypes = rng.choice([rng.choices(DTYPES, k=3), rng.choices("fd", k=3), [rng.choice("fdeFDl")] * 3])
+    shape = rng.choice(SHAPES)
+    forms = []
+    for dtype in dtypes[: rng.randrange(1, 4)]:
+        layout = rng.choice(LAYOUTS) if rng.randrange(2) else "C"
+        forms.append((dtype, shape if rng.randrange(3) else rng.choice(SHAPES), layout))
+    first = [array(rng, *form, rng.randrange(2**32)) for form in forms]
+    second = [array(rng, *form, rng.randrange(2**32)) for form in forms]
+    if not rng.randrange(4):
+        first.append(0.75)
+        second.append(-1.25)
+    return make_program(rng, first, length), first, second
+
+
+def check(program: Program, arguments: list[Any], others: list[Any]) -> None:
+    compiled = nf.compile(program)
+    for args in (arguments, others):
+        expected, theirs = recorded(program, args)
+        if isinstance(expected, Exception):
+            continue
+        given, ours = recorded(compiled, args)
+        if isinstance(given, Exception):
+            raise given
+        compare(given, expected)
+        assert ours == theirs, f"warnings {ours} where NumPy has {theirs}"
+
+
+def recorded(function: Any, args: list[Any]) -> tuple[Any, set[Any]]:
+    """Return the result, or the error, and the kinds of warnings."""
+    with warnings.catch_warnings(record=True) as caught, np.errstate(all="warn"):
+        warnings.simplefilter("always")
+        try:
+            result = function(*args)
+        except REFUSALS as error:
+            return error, set()
+    return result, {(each.category, kind_of(str(each.message))) for each in caught}
+
+
+def kind_of(message: str) -> str:
+    return message.split(" encountered")[0]
+
+
+def compare(given: tuple[Any, ...], expected: tuple[Any, ...]) -> None:
+    for i, (a, b) in enumerate(zip(given, expected, strict=True)):
+        assert type(a) is type(b), f"result {i} is {type(a)} where NumPy has {type(b)}"
+        if isinstance(b, np.ndarray):
+            assert order(a, b) == order(b, b), f"result {i} has strides {a.strides} where NumPy has {b.strides}"
+        x, y = np.asarray(a), np.asarray(b)
+        assert x.dtype == y.dtype, f"result {i} has dtype {x.dtype} where NumPy has {y.dtype}"
+        assert x.shape == y.shape, f"result {i} has shape {x.shape} where NumPy has {y.shape}"
+        assert without_nan_signs(x) == without_nan_signs(y), f"result {i}: {x!r} where NumPy has {y!r}"
+
+
+def order(x: np.ndarray, like: np.ndarray) -> tuple[int, ...]:
+    """Return the axes from the outermost in memory to the innermost; those where `like` does not move do not count."""
+    if x.size == 0:
+        return ()
+    axes = [axis for axis in range(x.ndim) if x.shape[axis] > 1 and like.strides[axis]]
+    return tuple(sorted(axes, key=lambda axis: -abs(x.strides[axis])))
+
+
+def without_nan_signs(x: np.ndarray) -> bytes:
+    x = np.ascontiguousarray(x).astype(x.dtype.newbyteorder("="))
+    if x.dtype.kind not in "fc":
+        return x.tobytes()
+    real = x.view(x.real.dtype)
+    return np.where(np.isnan(real), np.nan, real).astype(real.dtype).tobytes()
