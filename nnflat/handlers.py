@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy._core import umath
 
+from nnflat.tape import Window, view_window
 from nnflat.trace import Trace, Tracer, as_array, is_traced, value_of
 
 Handler = Callable[..., Any]
@@ -109,9 +110,12 @@ def concatenate(trace: Trace, arrays: Any, axis: int | None = 0, **kwargs: Any) 
     for x in arrays:
         part = value[(*[slice(None)] * (axis % value.ndim), slice(start, start + x.shape[axis]))]
         start += x.shape[axis]
-        if part.size:
-            trace.add("copy", "concatenate", [trace.window(x)], [output.window.over(part, value)])
+        trace.add("copy", "concatenate", [trace.window(x)], [part_of(output, part)])
     return output
+
+
+def part_of(output: Tracer, part: np.ndarray) -> Window:
+    return output.window.over(part, output.value) if part.size else view_window(output.window.buffer, 0, part)
 
 
 def stack(trace: Trace, arrays: Any, axis: int = 0, **kwargs: Any) -> Any:
@@ -141,7 +145,7 @@ def clip(trace: Trace, a: Any, low: Any = None, high: Any = None, *, min: Any = 
          **kwargs: Any) -> Any:
     low = low if min is UNSET else min
     high = high if max is UNSET else max
-    if kwargs or as_array(value_of(a)).dtype.kind not in "fc":
+    if kwargs or type(value_of(a)) is float or as_array(value_of(a)).dtype.kind not in "fc":
         return NotImplemented
     if low is None and high is None:
         return np.positive(a)
@@ -172,7 +176,7 @@ def dot(function: Handler) -> Handler:
 
 def plain_matrix(x: Any) -> bool:
     return (type(x) is np.ndarray and x.dtype.char in "fd" and x.dtype.isnative and x.flags.aligned
-            and x.ndim in (1, 2) and all(stride > 0 for stride in x.strides) and x.size > 0)
+            and x.ndim in (1, 2) and all(stride > 0 for stride in x.strides) and x.size > 1)
 
 
 def outer(trace: Trace, a: Any, b: Any) -> Any:

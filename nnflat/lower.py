@@ -173,7 +173,7 @@ def lower_reduce(operation: Operation) -> list[Instruction]:
 
 
 def fill_window(value: Any, target: Window) -> Window:
-    array = np.array(value, target.dtype)
+    array = np.array(value).astype(target.dtype)
     return view_window(Buffer("constant", array.nbytes, array), 0, array)
 
 
@@ -196,14 +196,15 @@ def reduce_loop(operation: Operation, loop: Loop, source: Window, target: Window
     op_axes = [[-1 if axis in operation.axes else next(kept) for axis in range(len(source.shape))],
                list(range(len(source.shape)))]
     windows = [target, source]
-    if source.dtype != dtype or not source.aligned or any(stride < 0 for stride in source.strides):
-        flags = [READWRITE | ALIGNED, READONLY | ALIGNED | NO_BROADCAST]
-        iterator = Iterator([window.standin() for window in windows], REDUCE_ITERATOR, flags, [dtype, dtype], op_axes)
-        return Instruction("iterate", "reduce", [(window.buffer, window.offset) for window in windows], (0,),
-                           loop=loop, dims=(1,), first=first, helper=iterator, work=source.size)
-    views, moved = axes_of(windows, 1, op_axes=op_axes, op_flags=[["readwrite"], ["readonly"]])
-    return over_axes("reduce", loop, [*windows, target], [*views, views[0]], [*moved, moved[0]],
-                     writes=(0, 2), first=first)
+    if source.dtype == dtype and source.aligned and all(stride >= 0 for stride in source.strides):
+        views, moved = axes_of(windows, 1, op_axes=op_axes, op_flags=[["readwrite"], ["readonly"]])
+        if sum(stride == 0 for stride in views[0].strides) < 2:
+            return over_axes("reduce", loop, [*windows, target], [*views, views[0]], [*moved, moved[0]],
+                             writes=(0, 2), first=first)
+    flags = [READWRITE | ALIGNED, READONLY | ALIGNED | NO_BROADCAST]
+    iterator = Iterator([window.standin() for window in windows], REDUCE_ITERATOR, flags, [dtype, dtype], op_axes)
+    return Instruction("iterate", "reduce", [(window.buffer, window.offset) for window in windows], (0,),
+                       loop=loop, dims=(1,), first=first, helper=iterator, work=source.size)
 
 
 def lower_accumulate(operation: Operation) -> list[Instruction]:

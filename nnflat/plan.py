@@ -55,11 +55,11 @@ def place_result(window: Window, array: np.ndarray, operations: list[Operation],
     """Let the operation write straight into the result where it can; else copy at the end."""
     strides = np.empty_like(array, order="C" if contiguous else "K", subok=False).strides
     buffer = window.buffer
-    whole = window.offset == 0 and buffer.nbytes == array.nbytes and window.strides == strides
+    whole = window.offset == 0 and buffer.nbytes == array.nbytes and window.strides == strides and window.dtype == array.dtype
     if buffer.role == TEMPORARY and whole and written(buffer, operations):
         buffer.role = "result"
         return window
-    target = Window(Buffer("result", array.nbytes), 0, window.shape, strides, window.dtype)
+    target = Window(Buffer("result", array.nbytes), 0, window.shape, strides, array.dtype)
     operations.append(Operation("copy", "copy", (window,), (target,), {}))
     return target
 

@@ -313,15 +313,18 @@ def binary(name: str, ufunc: np.ufunc) -> tuple[Callable[..., Any], Callable[...
 
 def operate(trace: Trace, python: Callable[..., Any], ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
     """Record an operator. Scalars have arithmetic of their own in NumPy; Python numbers have Python's."""
-    if all(not isinstance(value_of(x), np.ndarray) for x in inputs) and own_arithmetic(inputs):
+    if all(not isinstance(value_of(x), np.ndarray) for x in inputs) and own_arithmetic(ufunc, inputs):
         return trace.call(python, inputs, {})
     if any(isinstance(x, list | tuple) for x in inputs):
         inputs = tuple(np.asarray(x) if isinstance(x, list | tuple) else x for x in inputs)
     return trace.ufunc(ufunc, inputs)
 
 
-def own_arithmetic(inputs: Sequence[Any]) -> bool:
-    """Whether these scalars are computed otherwise than by the loop: integers warn, complex64 rounds otherwise."""
+def own_arithmetic(ufunc: np.ufunc, inputs: Sequence[Any]) -> bool:
+    """Whether these scalars are computed otherwise than by the loop: integers and divisions with a remainder raise
+    other flags, complex64 rounds otherwise, Python numbers are Python's."""
+    if ufunc in (np.floor_divide, np.remainder, np.divmod):
+        return True
     values = [value_of(x) for x in inputs]
     return all(isinstance(x, int | float | complex) and not isinstance(x, np.generic) for x in values) or any(
         as_array(x).dtype.kind in "iubc" for x in values if isinstance(x, np.generic))
@@ -380,6 +383,8 @@ def loop_signature(ufunc: np.ufunc, inputs: Sequence[Any], value: Any) -> str | 
     signature = "".join(chars[:ufunc.nin]) + "->" + "".join(chars[ufunc.nin:])
     outputs = value if type(value) is tuple else (value,)
     if any(as_array(y).dtype != dtype for y, dtype in zip(outputs, resolved[ufunc.nin:], strict=True)):
+        return None
+    if ufunc.signature is not None and ufunc is not np.matmul and any(dtype.kind == "c" for dtype in resolved):
         return None
     if "O" in signature or find_loop(ufunc, signature) is None or can_raise(ufunc, resolved):
         return None
