@@ -147,6 +147,7 @@ cdef struct Space:
     char* memory            # temporaries
     char* numbers           # Python and NumPy scalars among the arguments, CELL bytes each
     char* scratch           # results on their way to `out`
+    Size nops
     int flags
     Size start              # the rows of a REPEAT that this run does; all where stop < 0
     Size stop
@@ -449,33 +450,38 @@ cdef class Form:
             return f"an array of shape {self.shape}, dtype {self.dtype}{order}{'' if self.aligned else ', unaligned'}"
         return repr(self.value) if self.kind == STATIC else self.value.__name__
 
-    cdef bint accepts(self, object value) except -1:
+    cdef inline bint accepts(self, object value) except -1:
         if self.kind == ARRAY:
             return type(value) is cnp.ndarray and self.fits(<cnp.ndarray>value)
+        return self.accepts_other(value)
+
+    cdef bint accepts_other(self, object value) except -1:
         if self.kind == NUMBER:
             return type(value) is self.value
         if self.kind == SCALAR:
-            return type(value) is self.value
+            return type(value) is self.value and value.dtype == self.dtype
         return value is self.value or (type(value) is type(self.value) and value == self.value)
 
     cdef inline bint fits(self, cnp.ndarray array) noexcept:
+        cdef Size* dims = array_dims(array)
+        cdef Size* strides = array_strides(array)
+        cdef int i
         if array_descr(array) != <Descr*>self.dtype and not self.same_dtype(array):
             return False
         if cnp.PyArray_NDIM(array) != self.nd or array_aligned(array) != self.aligned:
             return False
-        return (not memcmp(array_dims(array), self.sizes, self.nd * sizeof(Size))
-                and not memcmp(array_strides(array), self.sizes + self.nd, self.nd * sizeof(Size)))
+        for i in range(self.nd):
+            if dims[i] != self.sizes[i] or strides[i] != self.sizes[self.nd + i]:
+                return False
+        return True
 
-    cdef bint overlaps(self, object value, cnp.ndarray other) except -1:
-        """Whether the memory of `value`, which has this form, may meet that of `other`."""
-        cdef char* data
+    cdef inline bint overlaps(self, object value, Form form, cnp.ndarray other) noexcept:
+        """Whether the memory of `value`, which has this form, may meet that of `other`, which has `form`."""
         if self.kind != ARRAY:
             return False
-        data = <char*>cnp.PyArray_DATA(<cnp.ndarray>value)
-        low, high = np.lib.array_utils.byte_bounds(other) if not other.flags.forc else (0, 0)
-        cdef uintptr_t start = low or <uintptr_t>cnp.PyArray_DATA(other)
-        cdef uintptr_t stop = high or start + cnp.PyArray_NBYTES(other)
-        return <uintptr_t>(data + self.low) < stop and start < <uintptr_t>(data + self.high)
+        cdef char* data = <char*>cnp.PyArray_DATA(<cnp.ndarray>value)
+        cdef char* start = <char*>cnp.PyArray_DATA(other)
+        return data + self.low < start + form.high and start + form.low < data + self.high
 
     cdef bint same_dtype(self, cnp.ndarray array) noexcept:
         return array.dtype == self.dtype
@@ -584,18 +590,16 @@ cdef class Repeat:
 
 
 cdef class Block:
-    """Owner of one Space."""
+    """Owner of one Space. It holds no Replay: the pool of a Replay holds it."""
 
     cdef Space* space
-    cdef Replay replay
 
     def __cinit__(self, Replay replay):
-        self.replay = replay
         self.space = make_space(replay)
 
     def __dealloc__(self):
         if self.space:
-            free_space(self.space, &self.replay.code)
+            free_space(self.space)
 
 
 cdef inline char* aligned(char* memory) noexcept nogil:
@@ -615,8 +619,9 @@ cdef Space* make_space(Replay replay) except NULL:
     space.memory = <char*>PyMem_RawMalloc(replay.nbytes + ALIGNMENT)
     space.numbers = <char*>PyMem_RawMalloc((len(replay.forms) + 1) * CELL)
     space.stop = -1
+    space.nops = code.nops
     if not (space.bases and space.iterators and space.nested and space.raised and space.memory and space.numbers):
-        free_space(space, code)
+        free_space(space)
         raise MemoryError
     try:
         for i in range(code.nops):
@@ -625,7 +630,7 @@ cdef Space* make_space(Replay replay) except NULL:
             elif code.ops[i].action == REPEAT:
                 space.nested[i] = make_space((<Repeat>code.ops[i].helper).replay)
     except:
-        free_space(space, code)
+        free_space(space)
         raise
     for buffer, offset in replay.temporaries:
         space.bases[<Size>buffer] = aligned(space.memory) + <Size>offset
@@ -634,13 +639,13 @@ cdef Space* make_space(Replay replay) except NULL:
     return space
 
 
-cdef void free_space(Space* space, const Code* code):
+cdef void free_space(Space* space):
     cdef Size i
-    for i in range(code.nops):
+    for i in range(space.nops):
         if space.iterators and space.iterators[i]:
             NpyIter_Deallocate(space.iterators[i])
         if space.nested and space.nested[i]:
-            free_space(space.nested[i], (<Repeat>code.ops[i].helper).code)
+            free_space(space.nested[i])
     PyMem_RawFree(space.bases)
     PyMem_RawFree(space.iterators)
     PyMem_RawFree(space.nested)
@@ -763,19 +768,23 @@ cdef class Replay:
 
     cdef Code code
     cdef Size* cells
+    cdef Size* slots                # buffers of arguments, captured arrays, results; then places in the scratch
+    cdef Size ncaptured
     cdef list pool
     cdef bint fallible
+    cdef bint quiet                 # no operation can set a floating-point flag
     cdef bint own_errstate
     cdef readonly list instructions
     cdef readonly list temporaries
     cdef readonly list constants
     cdef readonly list captured
+    cdef tuple captured_arrays
+    cdef tuple captured_forms
     cdef readonly list outer        # (buffer, the window around this tape that it stands for)
     cdef readonly tuple forms
     cdef readonly tuple result_forms
     cdef readonly list argument_buffers
     cdef readonly list result_buffers
-    cdef list scratch_offsets
     cdef readonly Size nbytes
     cdef Size scratch_nbytes
     cdef public object build        # results -> what the function gave; None: the one result itself
@@ -790,8 +799,11 @@ cdef class Replay:
         self.forms = tuple([form for _, form in arguments])
         self.result_buffers = [buffer for buffer, _ in results]
         self.result_forms = tuple([form for _, form in results])
+        self.captured_arrays = tuple([array for _, array, _ in captured])
+        self.captured_forms = tuple([form for _, _, form in captured])
+        self.ncaptured = len(captured)
         self.build = None
-        self.place_scratch()
+        self.place_buffers([buffer for buffer, _, _ in captured])
         self.code.nbuffers = nbuffers
         self.code.nops = len(instructions)
         self.code.ops = <Op*>PyMem_RawCalloc(self.code.nops + 1, sizeof(Op))
@@ -799,26 +811,36 @@ cdef class Replay:
         if not (self.code.ops and self.cells):
             raise MemoryError
         cdef Size* free = self.cells
+        cdef Size quiet = 0
         for i, instruction in enumerate(instructions):
             free = fill_op(&self.code.ops[<Size>i], instruction, free)
             self.code.work += instruction.work
             self.code.careful |= instruction.action == "call"
             self.fallible |= instruction.action in ("call", "take", "repeat")
             self.own_errstate |= bool(instruction.errstate)
+            quiet += instruction.name in ("copy", "take", "where")
             if instruction.action == "repeat":
                 self.code.careful |= (<Repeat>instruction.helper).replay.code.careful
                 self.own_errstate |= (<Repeat>instruction.helper).replay.own_errstate
+        self.quiet = quiet == self.code.nops
 
     def __dealloc__(self):
         PyMem_RawFree(self.code.ops)
         PyMem_RawFree(self.cells)
+        PyMem_RawFree(self.slots)
 
-    cdef int place_scratch(self) except -1:
+    cdef int place_buffers(self, list captured) except -1:
         cdef Form form
-        self.scratch_offsets = []
-        for form in self.result_forms:
-            self.scratch_offsets.append(self.scratch_nbytes)
+        cdef Size i, nargs = len(self.forms), nresults = len(self.result_forms)
+        self.slots = <Size*>PyMem_RawMalloc((nargs + self.ncaptured + 2 * nresults + 1) * sizeof(Size))
+        if not self.slots:
+            raise MemoryError
+        for i, buffer in enumerate([*self.argument_buffers, *captured, *self.result_buffers]):
+            self.slots[i] = buffer
+        for i, form in enumerate(self.result_forms):
+            self.slots[nargs + self.ncaptured + nresults + i] = self.scratch_nbytes
             self.scratch_nbytes += (form.nbytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+        return 0
 
     cdef bint accepts(self, tuple leaves) except -1:
         cdef Form form
@@ -829,8 +851,8 @@ cdef class Replay:
             form = <Form>self.forms[i]
             if not form.accepts(leaves[i]):
                 return False
-        for entry in self.captured:
-            if not (<Form>(<tuple>entry)[2]).accepts((<tuple>entry)[1]):
+        for i in range(self.ncaptured):
+            if not (<Form>self.captured_forms[i]).fits(<cnp.ndarray>self.captured_arrays[i]):
                 return False
         return True
 
@@ -854,24 +876,15 @@ cdef class Replay:
             self.pool.append(block)
 
     cdef list replay_in(self, Space* space, tuple leaves, list out):
-        cdef Size i
-        cdef Form form
         cdef list results
         cdef bint detour = False
-        for i in range(len(leaves)):
-            form = <Form>self.forms[i]
-            if form.kind == ARRAY:
-                space.bases[<Size>self.argument_buffers[i]] = <char*>cnp.PyArray_DATA(leaves[i])
-            elif form.kind != STATIC:
-                space.bases[<Size>self.argument_buffers[i]] = store_number(space, i, leaves[i], form)
-        for entry in self.captured:
-            space.bases[<Size>(<tuple>entry)[0]] = <char*>cnp.PyArray_DATA(<cnp.ndarray>(<tuple>entry)[1])
+        self.aim_inputs(space, leaves)
         if out is None:
-            results = [(<Form>form).fresh() for form in self.result_forms]
+            results = self.fresh_results()
         else:
             results = out
             detour = self.must_detour(leaves, out)
-        self.aim(space, results, detour)
+        self.aim_results(space, results, detour)
         if self.threads > 1:
             self.run_threads(space)
         else:
@@ -880,42 +893,75 @@ cdef class Replay:
             self.deliver(space, out)
         return results
 
-    cdef int aim(self, Space* space, list results, bint detour) except -1:
-        cdef Size i
+    cdef list fresh_results(self):
+        cdef Form form
+        cdef list results = []
+        for form in self.result_forms:
+            results.append(form.fresh())
+        return results
+
+    cdef int aim_inputs(self, Space* space, tuple leaves) except -1:
+        cdef Size i, nargs = len(leaves)
+        cdef Form form
+        for i in range(nargs):
+            form = <Form>self.forms[i]
+            if form.kind == ARRAY:
+                space.bases[self.slots[i]] = <char*>cnp.PyArray_DATA(<cnp.ndarray>leaves[i])
+            elif form.kind != STATIC:
+                space.bases[self.slots[i]] = store_number(space, i, leaves[i], form)
+        for i in range(self.ncaptured):
+            space.bases[self.slots[nargs + i]] = <char*>cnp.PyArray_DATA(<cnp.ndarray>self.captured_arrays[i])
+        return 0
+
+    cdef int aim_results(self, Space* space, list results, bint detour) except -1:
+        cdef Size i, nresults = len(results)
+        cdef Size* slots = self.slots + len(self.forms) + self.ncaptured
         if detour and not space.scratch:
             space.scratch = <char*>PyMem_RawMalloc(self.scratch_nbytes + ALIGNMENT)
             if not space.scratch:
                 raise MemoryError
-        for i in range(len(results)):
-            space.bases[<Size>self.result_buffers[i]] = (
-                aligned(space.scratch) + <Size>self.scratch_offsets[i] if detour
-                else <char*>cnp.PyArray_DATA(<cnp.ndarray>results[i]))
+        for i in range(nresults):
+            space.bases[slots[i]] = (aligned(space.scratch) + slots[nresults + i] if detour
+                                     else <char*>cnp.PyArray_DATA(<cnp.ndarray>results[i]))
         return 0
 
     cdef int deliver(self, Space* space, list out) except -1:
         cdef Size i
         for i in range(len(out)):
-            copy_into(out[i], (<Form>self.result_forms[i]).over(space.bases[<Size>self.result_buffers[i]], False))
+            copy_into(out[i], (<Form>self.result_forms[i]).over(space.bases[self.slots[len(self.forms) + self.ncaptured + i]], False))
         return 0
 
     cdef bint must_detour(self, tuple leaves, list out) except -1:
         """Check `out`; whether results have to be finished elsewhere before it may be written (R3)."""
-        cdef Size i, k
-        cdef Form form
-        cdef bint detour = self.fallible or self.code.careful or (listen() & RAISING)
+        cdef Size i
+        cdef bint detour = self.fallible or self.code.careful or (not self.quiet and listen() & RAISING)
         if len(out) != len(self.result_forms):
             raise ValueError(f"out has {len(out)} arrays; the function gives {len(self.result_forms)}")
         for i in range(len(out)):
-            form = <Form>self.result_forms[i]
-            check_out(form, out[i])
-            detour = detour or not form.fits(<cnp.ndarray>out[i])
-            for k in range(len(leaves)):
-                detour = detour or (<Form>self.forms[k]).overlaps(leaves[k], <cnp.ndarray>out[i])
-            for entry in self.captured:
-                detour = detour or (<Form>(<tuple>entry)[2]).overlaps((<tuple>entry)[1], <cnp.ndarray>out[i])
-            for k in range(i):
-                detour = detour or (<Form>self.result_forms[k]).overlaps(out[k], <cnp.ndarray>out[i])
+            detour |= self.meets(i, leaves, out)
         return detour
+
+    cdef bint meets(self, Size i, tuple leaves, list out) except -1:
+        """Whether out[i] has another form than its result, or may share memory with an input or an earlier out."""
+        cdef Form form = <Form>self.result_forms[i]
+        cdef Size k
+        if type(out[i]) is not cnp.ndarray or not form.fits(<cnp.ndarray>out[i]):
+            check_out(form, out[i])
+            return True
+        cdef cnp.ndarray array = <cnp.ndarray>out[i]
+        if not array_writeable(array):
+            raise ValueError("out is read-only")
+        for k in range(len(leaves)):
+            if (<Form>self.forms[k]).overlaps(leaves[k], form, array):
+                return True
+        for k in range(self.ncaptured):
+            if (<Form>self.captured_forms[k]).overlaps(self.captured_arrays[k], form, array):
+                return True
+        for k in range(i):
+            if (<Form>self.result_forms[k]).fits(<cnp.ndarray>out[k]) and (
+                    (<Form>self.result_forms[k]).overlaps(out[k], form, array)):
+                raise ValueError(f"out[{k}] and out[{i}] share memory")
+        return False
 
     cdef int run_flagged(self, Space* space) except -1:
         """Run, then give the warnings that eager NumPy gives under the errstate of the caller."""
