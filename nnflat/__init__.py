@@ -10,6 +10,7 @@ from nnflat import random, tree
 from nnflat.compile import Program, compile
 from nnflat.files import load, save
 from nnflat.layout import Bound, Layout, StructureChanged, destructure
+from nnflat.repeat import scan, vmap
 
 __version__ = "0.1.0"
 
@@ -27,7 +28,9 @@ __all__ = [
     "optim",
     "random",
     "save",
+    "scan",
     "tree",
+    "vmap",
 ]
 
 _ROOMS = frozenset({"es", "interop", "nn", "optim"})

@@ -46,6 +46,16 @@ cdef extern from "<fenv.h>" nogil:
     int feclearexcept(int)
 
 cdef extern from "Python.h":
+    ctypedef object (*vectorcallfunc)(object, PyObject**, size_t, PyObject*)
+    ctypedef struct PyTypeObject:
+        Py_ssize_t tp_vectorcall_offset
+        void* tp_call
+        unsigned long tp_flags
+    ctypedef struct PyTupleObject:
+        PyObject** ob_item
+    unsigned long Py_TPFLAGS_HAVE_VECTORCALL
+    Py_ssize_t PyVectorcall_NARGS(size_t)
+    void* PyVectorcall_Call
     int PyContextVar_Get(object, PyObject*, PyObject**) except -1
     long long PyLong_AsLongLongAndOverflow(object, int*) except? -1
     void Py_DECREF(PyObject*)
@@ -824,6 +834,11 @@ cdef class Replay:
                 self.own_errstate |= (<Repeat>instruction.helper).replay.own_errstate
         self.quiet = quiet == self.code.nops
 
+    @property
+    def work(self) -> int:
+        """The elements that one run touches, and some for each operation."""
+        return self.code.work + 32 * self.code.nops
+
     def __dealloc__(self):
         PyMem_RawFree(self.code.ops)
         PyMem_RawFree(self.cells)
@@ -842,14 +857,14 @@ cdef class Replay:
             self.scratch_nbytes += (form.nbytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
         return 0
 
-    cdef bint accepts(self, tuple leaves) except -1:
+    cdef bint accepts(self, PyObject** leaves, Size nleaves) except -1:
         cdef Form form
         cdef Size i
-        if len(leaves) != len(self.forms):
+        if nleaves != len(self.forms):
             return False
-        for i in range(len(leaves)):
+        for i in range(nleaves):
             form = <Form>self.forms[i]
-            if not form.accepts(leaves[i]):
+            if not form.accepts(<object>leaves[i]):
                 return False
         for i in range(self.ncaptured):
             if not (<Form>self.captured_forms[i]).fits(<cnp.ndarray>self.captured_arrays[i]):
@@ -858,24 +873,24 @@ cdef class Replay:
 
     def matches(self, tuple leaves) -> bool:
         """Whether the leaves, and the captured arrays as they are now, have the forms of this replay."""
-        return self.accepts(leaves)
+        return self.accepts(items_of(leaves), len(leaves))
 
     def __call__(self, tuple leaves, list out=None):
         """Run on leaves that match; return the list of results, in `out` where it is given."""
-        return self.replay(leaves, out)
+        return self.replay(items_of(leaves), out)
 
     def structured(self, list results):
         """Make what the function gave of the list of results."""
         return self.finish(results)
 
-    cdef list replay(self, tuple leaves, list out):
+    cdef list replay(self, PyObject** leaves, list out):
         cdef Block block = self.pool.pop() if self.pool else Block(self)
         try:
             return self.replay_in(block.space, leaves, out)
         finally:
             self.pool.append(block)
 
-    cdef list replay_in(self, Space* space, tuple leaves, list out):
+    cdef list replay_in(self, Space* space, PyObject** leaves, list out):
         cdef list results
         cdef bint detour = False
         self.aim_inputs(space, leaves)
@@ -900,15 +915,15 @@ cdef class Replay:
             results.append(form.fresh())
         return results
 
-    cdef int aim_inputs(self, Space* space, tuple leaves) except -1:
-        cdef Size i, nargs = len(leaves)
+    cdef int aim_inputs(self, Space* space, PyObject** leaves) except -1:
+        cdef Size i, nargs = len(self.forms)
         cdef Form form
         for i in range(nargs):
             form = <Form>self.forms[i]
             if form.kind == ARRAY:
                 space.bases[self.slots[i]] = <char*>cnp.PyArray_DATA(<cnp.ndarray>leaves[i])
             elif form.kind != STATIC:
-                space.bases[self.slots[i]] = store_number(space, i, leaves[i], form)
+                space.bases[self.slots[i]] = store_number(space, i, <object>leaves[i], form)
         for i in range(self.ncaptured):
             space.bases[self.slots[nargs + i]] = <char*>cnp.PyArray_DATA(<cnp.ndarray>self.captured_arrays[i])
         return 0
@@ -931,7 +946,7 @@ cdef class Replay:
             copy_into(out[i], (<Form>self.result_forms[i]).over(space.bases[self.slots[len(self.forms) + self.ncaptured + i]], False))
         return 0
 
-    cdef bint must_detour(self, tuple leaves, list out) except -1:
+    cdef bint must_detour(self, PyObject** leaves, list out) except -1:
         """Check `out`; whether results have to be finished elsewhere before it may be written (R3)."""
         cdef Size i
         cdef bint detour = self.fallible or self.code.careful or (not self.quiet and listen() & RAISING)
@@ -941,7 +956,7 @@ cdef class Replay:
             detour |= self.meets(i, leaves, out)
         return detour
 
-    cdef bint meets(self, Size i, tuple leaves, list out) except -1:
+    cdef bint meets(self, Size i, PyObject** leaves, list out) except -1:
         """Whether out[i] has another form than its result, or may share memory with an input or an earlier out."""
         cdef Form form = <Form>self.result_forms[i]
         cdef Size k
@@ -951,8 +966,8 @@ cdef class Replay:
         cdef cnp.ndarray array = <cnp.ndarray>out[i]
         if not array_writeable(array):
             raise ValueError("out is read-only")
-        for k in range(len(leaves)):
-            if (<Form>self.forms[k]).overlaps(leaves[k], form, array):
+        for k in range(len(self.forms)):
+            if (<Form>self.forms[k]).overlaps(<object>leaves[k], form, array):
                 return True
         for k in range(self.ncaptured):
             if (<Form>self.captured_forms[k]).overlaps(self.captured_arrays[k], form, array):
@@ -1041,28 +1056,63 @@ cdef class Replay:
 
 
 cdef class Caller:
-    """The quick way into the replays of a function: arguments that are leaves themselves."""
+    """The quick way into the replays of a function, for arguments that are leaves themselves.
 
+    It is called by vectorcall: no tuple and no dict of arguments is made where a replay accepts them.
+    """
+
+    cdef vectorcallfunc vectorcall
     cdef public list replays        # most recently used first
 
     def __cinit__(self, *args, **kwargs):
+        self.vectorcall = <vectorcallfunc>call_quickly
         self.replays = []
 
     def __call__(self, *args, out=None):
-        cdef Replay replay
-        cdef list results
-        for replay in self.replays:
-            if replay.accepts(args):
-                if out is None:
-                    return replay.finish(replay.replay(args, None))
-                if replay.build is None:
-                    replay.replay(args, [out])
-                    return out
-                if replay.flat and type(out) is tuple:
-                    replay.replay(args, list(out))
-                    return out
-                break
         return self.call_slowly(args, out)
+
+
+cdef object call_quickly(object callable, PyObject** args, size_t nargsf, PyObject* names):
+    cdef Caller self = <Caller>callable
+    cdef Size nargs = PyVectorcall_NARGS(nargsf)
+    cdef object out = None
+    cdef Replay replay
+    cdef list replays = self.replays
+    cdef Size i
+    if names:
+        out = out_of(args + nargs, <tuple>names)
+    for i in range(len(replays)):
+        if i >= len(replays):           # another thread has dropped a replay meanwhile
+            break
+        replay = <Replay>replays[i]
+        if replay.accepts(args, nargs):
+            if out is None:
+                return replay.finish(replay.replay(args, None))
+            if replay.build is None or (replay.flat and type(out) is tuple):
+                replay.replay(args, [out] if replay.build is None else list(out))
+                return out
+            break
+    return self.call_slowly(tuple([<object>args[i] for i in range(nargs)]), out)
+
+
+cdef object out_of(PyObject** values, tuple names):
+    if len(names) != 1 or names[0] != "out":
+        raise TypeError(f"a compiled function takes positional arguments and out=; got {names[0]}=")
+    return <object>values[0]
+
+
+cdef PyObject** items_of(tuple items) noexcept:
+    return (<PyTupleObject*>items).ob_item
+
+
+def vectorcalled(cls):
+    """Let calls of instances of `cls`, a kind of Caller, go by vectorcall (heap types do not inherit it)."""
+    cdef Caller probe = Caller.__new__(Caller)
+    cdef PyTypeObject* kind = <PyTypeObject*>cls
+    kind.tp_vectorcall_offset = <char*>&probe.vectorcall - <char*><PyObject*>probe
+    kind.tp_call = PyVectorcall_Call
+    kind.tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL
+    return cls
 
 
 # --- filling the code --------------------------------------------------------------------------------------

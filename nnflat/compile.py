@@ -21,7 +21,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from nnflat._replay import Caller, Form, Replay
+from nnflat._replay import Caller, Form, Replay, vectorcalled
 from nnflat.explain import explain
 from nnflat.plan import Plan, plan
 from nnflat.structure import Structure, put_together, take_apart
@@ -44,6 +44,7 @@ class Traces:
         self.lock = threading.RLock()
 
 
+@vectorcalled
 class Program(Caller):
     """A compiled function: called as the function is, it replays NumPy's loops without the interpreter.
 
@@ -243,6 +244,8 @@ def trace_and_plan(fn: Callable[..., Any], leaves: Sequence[Any], forms: Sequenc
         constants.append(None if is_traced(end) or type(end) is np.ndarray else (end,))
     planned = plan(trace.tape, results, list(forms))
     planned.replay.build, planned.replay.flat = builder(shape, constants)
+    if [instruction.action for instruction in planned.replay.instructions] == ["repeat"]:
+        planned.replay.threads = getattr(fn, "threads", 1)
     return planned, [value_of(end) for end, constant in zip(ends, constants, strict=True) if constant is None]
 
 
@@ -330,6 +333,8 @@ def count_ends(structure: Structure) -> int:
 
 def shared_traces(fn: Callable[..., Any], options: Any) -> Traces:
     """Programs of one function share their traces as long as the function lives."""
+    if type(fn).__name__ == "Mapped":
+        fn, options = fn.fn, (options, fn.in_axes, fn.threads)
     try:
         return CACHE.setdefault(fn, {}).setdefault(options, Traces())
     except TypeError:

@@ -320,10 +320,9 @@ def lower_call(operation: Operation) -> list[Instruction]:
 
 def lower_repeat(operation: Operation) -> list[Instruction]:
     inner = operation.inner
-    windows = operation.inputs + operation.outputs
     return [Instruction("repeat", operation.name, [(window.buffer, window.offset) for window in inner.operands],
                         inner.writes, dims=(inner.rows, inner.moving, inner.carries), strides=inner.strides,
-                        outer=inner.buffers, helper=Repeat(inner.replay), work=inner.rows * 100 + len(windows))]
+                        outer=inner.buffers, helper=Repeat(inner.replay), work=inner.rows * inner.replay.work)]
 
 
 LOWERINGS: dict[str, Callable[[Operation], list[Instruction]]] = {

@@ -34,13 +34,14 @@ class Plan:
 
 
 def plan(tape: Tape, results: Sequence[tuple[Window, np.ndarray, str]], forms: Sequence[Form] | None = None,
-         *, contiguous: bool = False) -> Plan:
+         *, contiguous: Sequence[bool] | None = None) -> Plan:
     """Plan the tape for results given as (window, the eager array, kind).
 
-    `forms` has the form of each argument where it is no array; `contiguous` lays results out in C order.
+    `forms` has the form of each argument where it is no array; `contiguous` says which results are laid out in C order.
     """
     operations = list(tape.operations)
-    targets = [place_result(window, array, operations, contiguous) for window, array, _ in results]
+    in_order = contiguous or [False] * len(results)
+    targets = [place_result(window, array, operations, c) for (window, array, _), c in zip(results, in_order, strict=True)]
     wanted = {target.buffer for target in targets}
     live = list(live_operations(operations, wanted))[::-1]
     instructions = [instruction for operation in live for instruction in lower(operation)]

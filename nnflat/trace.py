@@ -42,6 +42,7 @@ class Trace:
         self.parent = parent
         self.error: TraceError | None = None
         self.plain: list[tuple[Any, Window]] = []
+        self.entered: dict[Window, np.ndarray] = {}
 
     # operands
 
@@ -52,6 +53,8 @@ class Trace:
         """Return the window of an operand; a Python number becomes a constant of `dtype`, as in NumPy."""
         if isinstance(x, Tracer):
             return self.own(x) if type(x.value) not in WEAK or dtype is None else self.weak(x, dtype)
+        if self.parent is not None:
+            return self.enter(self.parent.window(x, dtype), as_array(x))
         if type(x) is np.ndarray:
             window = self.tape.capture(x)
         else:
@@ -65,7 +68,12 @@ class Trace:
         if self.parent is None:
             raise self.fail("a traced value outlived the call that made it",
                             "return it from the function instead of keeping it")
-        return self.tape.enter(self.parent.own(tracer))
+        return self.enter(self.parent.own(tracer), as_array(tracer.value))
+
+    def enter(self, window: Window, array: np.ndarray) -> Window:
+        """Return the window in here of a value of the trace around; `array` is its eager value."""
+        self.entered[window] = np.array(array, window.dtype) if array.dtype != window.dtype else array
+        return self.tape.enter(window)
 
     def weak(self, tracer: Tracer, dtype: np.dtype) -> Window:
         """Return a Python number in the dtype of the loop; integers go through float64, as NumPy's setitem does."""
@@ -186,6 +194,13 @@ class Trace:
     def copy(self, x: Tracer, value: Any, name: str = "copy") -> Tracer:
         """Record a copy of x that is laid out, and typed, as `value`."""
         return self.record("copy", name, [self.window(x)], value)
+
+    def copy_dense(self, x: Any, like: np.ndarray) -> Window:
+        """Return the window of x where it is laid out as `like`, else of a copy that is."""
+        window = self.window(x)
+        if window.strides == like.strides and window.aligned and window.dtype == like.dtype:
+            return window
+        return self.copy(x, like).window
 
     def gather(self, function: Callable[..., Any], x: Tracer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Record a function that only moves elements: what it does to their numbers says where each goes."""
