@@ -22,6 +22,7 @@ from typing import Any, overload
 import numpy as np
 
 from nnflat._replay import Caller, Form, Replay, vectorcalled
+from nnflat.captured import with_traced_arrays
 from nnflat.explain import explain
 from nnflat.plan import Plan, plan
 from nnflat.structure import Structure, put_together, take_apart
@@ -255,9 +256,14 @@ def run_traced(fn: Callable[..., Any], leaves: Sequence[Any], forms: Sequence[Fo
     with tracing(trace):
         traced = [leaf if form.name == "static" else trace.argument(leaf)
                   for leaf, form in zip(leaves, forms, strict=True)]
-        result = fn(*put_together(structure, iter(traced)))
+        try:
+            result = with_traced_arrays(fn, trace)(*put_together(structure, iter(traced)))
+        except Exception as error:
+            if trace.error is None or trace.error is error:
+                raise
+            raise trace.error from error
         ends, shape = take_apart(result)
-        if trace.error is not None:
+        if trace.error is not None:         # somebody has swallowed it
             raise trace.error
         for end in ends:
             trace.own(end) if is_traced(end) else None
@@ -311,8 +317,8 @@ def static_form(value: Any, i: int) -> Form:
     hashable = type(value).__hash__ is not None
     by_identity = type(value).__hash__ is object.__hash__ and type(value).__eq__ is object.__eq__
     if not hashable or (by_identity and not callable(value) and value is not None):
-        raise TypeError(f"argument {i} is a {type(value).__name__}, which is neither an array, a number or a tree of "
-                        "them, nor a static value that compares by what it is")
+        raise TypeError(f"argument {i} has type {type(value).__name__}: it needs to be an array, a number, a tree of them, "
+                        "or a static value that hashes and compares by what it is")
     return Form("static", value=value)
 
 

@@ -413,7 +413,7 @@ PROPERTIES: dict[str, Handler] = {
     "real": real, "imag": imag, "trace_now": lambda x: x.trace,
 }
 REFUSED_METHODS = {
-    "item": ("float() of a traced value", "the array itself; results of the function may be scalars"),
+    "item": ("item() of a traced value", "the array itself; results of the function may be scalars"),
     "tolist": ("tolist() of a traced value", "the array itself"),
     "fill": ("fill() writes in place", "np.full_like"),
     "sort": ("x.sort() writes in place", "np.sort(x)"),

@@ -37,7 +37,7 @@ def plan(tape: Tape, results: Sequence[tuple[Window, np.ndarray, str]], forms: S
          *, contiguous: Sequence[bool] | None = None) -> Plan:
     """Plan the tape for results given as (window, the eager array, kind).
 
-    `forms` has the form of each argument where it is no array; `contiguous` says which results are laid out in C order.
+    `forms` has the form of each argument, statics included; without it all are arrays. `contiguous` says which results are laid out in C order.
     """
     operations = list(tape.operations)
     in_order = contiguous or [False] * len(results)
@@ -205,8 +205,9 @@ def make_replay(tape: Tape, instructions: list[Instruction], temporaries: list[t
     def number(buffer: Buffer) -> int:
         return numbers.setdefault(buffer, len(numbers))
 
-    arguments = [(number(buffer), forms[i] if forms else form_of(window, "array"))
-                 for i, (buffer, window) in enumerate(tape.arguments)]
+    windows = iter(tape.arguments)
+    arguments = [(0, form) if form.name == "static" else (number(next(windows)[0]), form)
+                 for form in forms or [form_of(window, "array") for _, window in tape.arguments]]
     for instruction in instructions:
         instruction.operands = [(number(buffer), offset) for buffer, offset in instruction.operands]
     captured = [(numbers[window.buffer], window.buffer.array, form_of(window, "array"))

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import operator
 import sys
+import sysconfig
 import threading
+import types
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -48,6 +50,10 @@ class Trace:
 
     def argument(self, value: Any) -> Tracer:
         return Tracer(self, value, self.tape.argument(as_array(value)))
+
+    def live(self, array: np.ndarray) -> Tracer:
+        """Return a traced value for an array that the function closes over."""
+        return Tracer(self, array, self.tape.capture(array))
 
     def window(self, x: Any, dtype: np.dtype | None = None) -> Window:
         """Return the window of an operand; a Python number becomes a constant of `dtype`, as in NumPy."""
@@ -276,7 +282,8 @@ class Tracer:
                                  "np.where(condition, a, b); or name the argument in static=")
 
     def __float__(self) -> float:
-        raise current(self).fail("float() of a traced value", "the NumPy function of the same name, on the array")
+        raise current(self).fail("a traced value as a Python number",
+                                 "np.sin(x) for math.sin(x), x.astype(float) for float(x)")
 
     __complex__ = __int__ = __float__
 
@@ -567,12 +574,19 @@ def entered_errstate() -> dict[str, str]:
     return {name: mode for name, mode in modes.items() if mode != "call"}
 
 
+LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
+
+
 def user_line() -> str:
-    """Return the innermost line that is neither ours nor NumPy's."""
-    frame = sys._getframe(1)
+    """Return the innermost line that is no library's; failing that, neither ours nor NumPy's."""
+    return line_outside((PACKAGE, NUMPY, "<", *LIBRARIES)) or line_outside((PACKAGE, NUMPY, "<")) or "no line of Python"
+
+
+def line_outside(paths: tuple[str, ...]) -> str | None:
+    frame: types.FrameType | None = sys._getframe(2)
     while frame is not None:
         file = frame.f_code.co_filename
-        if not file.startswith((PACKAGE, NUMPY, "<")):
+        if not file.startswith(paths):
             return f"{Path(file).name}, line {frame.f_lineno}, in {frame.f_code.co_name}"
-        frame = frame.f_back  # type: ignore[assignment]
-    return "no line of Python"
+        frame = frame.f_back
+    return None
