@@ -387,6 +387,15 @@ def test_the_reserved_name_is_refused(path):
         save(path, {"__metadata__": np.ones(2)})
 
 
+def test_two_paths_of_one_printed_name_are_refused(path):
+    class Key(str):
+        def __repr__(self):
+            return "key"
+
+    with pytest.raises(ValueError, match="two paths"):
+        save(path, {Key("a b"): np.ones(1), Key("b a"): np.ones(1)})
+
+
 @pytest.mark.parametrize("meta", [{"a": object()}, {1: 2}, {"a": np.float32(1)}], ids=str)
 def test_meta_that_json_cannot_hold_is_refused(meta, path):
     with pytest.raises(TypeError, match="meta"):
