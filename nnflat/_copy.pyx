@@ -15,7 +15,8 @@
 from cpython.dict cimport PyDict_GetItemWithError
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE, PyList_New, PyList_SET_ITEM
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
-from cpython.ref cimport Py_INCREF, PyObject
+from cpython.object cimport PyObject, PyTypeObject
+from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
@@ -30,12 +31,14 @@ cnp.import_array()
 cdef extern from "numpy/arrayobject.h":
     PyObject* descr_of "PyArray_DESCR"(cnp.ndarray)
     cnp.ndarray new_array "PyArray_NewFromDescr"(
-        object subtype, cnp.dtype descr, int nd, const cnp.npy_intp* shape, const cnp.npy_intp* strides,
+        PyTypeObject* subtype, cnp.dtype descr, int nd, const cnp.npy_intp* shape, const cnp.npy_intp* strides,
         void* data, int flags, object obj)
 
 cdef enum:
     ALIGNMENT = 64  # bytes; the cache line, and what JAX needs to alias a vector
-    TILE = 16  # elements on a side
+    MAX_TILE = 64  # elements on the side of a tile
+    TILE_BYTES = 256  # on the side of a tile
+    PITCH = 320  # bytes from row to row of a tile: a cache line more, so that its rows do not share cache sets
     WIDEST = 32  # bytes of the widest element (complex long double)
     MAX_AXES = 66  # NumPy's 64, the lanes, and one to spare
     ON_STACK = 64  # leaves whose pointers need no malloc
@@ -62,6 +65,7 @@ cdef struct Spec:
     int lanes  # 1 real, 2 complex
     bint swapped  # bytes not in the machine's order
     bint plain  # byte by byte its slot
+    PyObject* dtype  # borrowed from Plan.dtypes
     Py_ssize_t itemsize
     Py_ssize_t start  # of the slot, in elements of the flat vector
     Py_ssize_t length
@@ -71,6 +75,9 @@ cdef struct Spec:
     cnp.npy_intp* strides
 
 
+cdef uint16_t ONE = 1
+cdef bint LITTLE = (<char*>&ONE)[0]  # endian
+
 # ---- runs: the inner loops, one a kind of element ----------------------------------------------------------------
 
 cdef inline void move(char* dst, Py_ssize_t ds, const char* src, Py_ssize_t ss, Py_ssize_t n,
@@ -78,9 +85,15 @@ cdef inline void move(char* dst, Py_ssize_t ds, const char* src, Py_ssize_t ss, 
     cdef Py_ssize_t i
     if ds == size and ss == size:
         memcpy(dst, src, n * size)
-        return
-    for i in range(n):
-        memcpy(dst + i * ds, src + i * ss, size)
+    elif ds == size and ss == 2 * size:  # constant strides, of which the compiler makes vectors
+        for i in range(n):
+            memcpy(dst + i * size, src + 2 * i * size, size)
+    elif ds == size and ss == -size:
+        for i in range(n):
+            memcpy(dst + i * size, src - i * size, size)
+    else:
+        for i in range(n):
+            memcpy(dst + i * ds, src + i * ss, size)
 
 
 cdef void move2(char* dst, Py_ssize_t ds, const char* src, Py_ssize_t ss, Py_ssize_t n) noexcept nogil:
@@ -289,24 +302,48 @@ cdef int coalesce(Axis* axes, int nd) noexcept nogil:
     return last + 1
 
 
+cdef void interleave4(char* tile, const char* src, Py_ssize_t ss, Py_ssize_t rows, Py_ssize_t columns) noexcept nogil:
+    """Transpose rows of four-byte elements into a tile, two elements of two rows in one register."""
+    cdef uint64_t a, b, low = 0xFFFFFFFFu, x, y
+    cdef Py_ssize_t i = 0, j
+    while i + 2 <= rows:
+        j = 0
+        while j + 2 <= columns:
+            memcpy(&a, src + i * ss + 4 * j, 8)
+            memcpy(&b, src + (i + 1) * ss + 4 * j, 8)
+            x, y = (a & low) | (b << 32), (a >> 32) | (b & ~low)
+            memcpy(tile + j * PITCH + 4 * i, &x, 8)
+            memcpy(tile + (j + 1) * PITCH + 4 * i, &y, 8)
+            j += 2
+        if j < columns:
+            move4(tile + j * PITCH + 4 * i, 4, src + i * ss + 4 * j, ss, 2)
+        i += 2
+    if i < rows:
+        move4(tile + 4 * i, PITCH, src + i * ss, 4, columns)
+
+
 cdef void copy_tiles(char* dst, const char* src, const Axis along_dst, const Axis along_src,
                      const Kernel* kernel) noexcept nogil:
     """Copy a plane whose source runs along one axis and whose destination along the other (c)."""
-    cdef char[TILE * TILE * WIDEST] tile
+    cdef char[MAX_TILE * PITCH] tile
     cdef Py_ssize_t i = 0, j, k, rows, columns, size = kernel.size
+    cdef Py_ssize_t side = min(<Py_ssize_t>MAX_TILE, <Py_ssize_t>TILE_BYTES // size)
     while i < along_dst.n:
-        rows = min(<Py_ssize_t>TILE, along_dst.n - i)
+        rows = min(side, along_dst.n - i)
         j = 0
         while j < along_src.n:
-            columns = min(<Py_ssize_t>TILE, along_src.n - j)
-            for k in range(rows):
-                kernel.run(tile + k * size, TILE * size,
-                           src + (i + k) * along_dst.src + j * along_src.src, along_src.src, columns)
+            columns = min(side, along_src.n - j)
+            if kernel.run == move4 and along_src.src == 4 and LITTLE:
+                interleave4(tile, src + i * along_dst.src + 4 * j, along_dst.src, rows, columns)
+            else:
+                for k in range(rows):
+                    kernel.run(tile + k * size, PITCH,
+                               src + (i + k) * along_dst.src + j * along_src.src, along_src.src, columns)
             for k in range(columns):
                 kernel.move(dst + i * along_dst.dst + (j + k) * along_src.dst, along_dst.dst,
-                            tile + k * TILE * size, size, rows)
-            j += TILE
-        i += TILE
+                            tile + k * PITCH, size, rows)
+            j += side
+        i += side
 
 
 cdef void copy_window(char* dst, const char* src, Axis* axes, int nd, const Kernel* kernel) noexcept nogil:
@@ -435,12 +472,12 @@ cdef inline int lanes_of(int type_num) noexcept:
     return 2 if cnp.PyTypeNum_ISCOMPLEX(type_num) else 1
 
 
-cdef inline bint as_bound(cnp.ndarray array, const Spec* spec, PyObject* descr) noexcept:
+cdef inline bint as_bound(cnp.ndarray array, const Spec* spec) noexcept:
     """Whether a leaf has still the shape, strides and dtype that were planned."""
     cdef const cnp.npy_intp* shape = PyArray_DIMS(array)
     cdef const cnp.npy_intp* strides = PyArray_STRIDES(array)
     cdef int i
-    if PyArray_NDIM(array) != spec.nd or descr_of(array) != descr:
+    if PyArray_NDIM(array) != spec.nd or descr_of(array) != spec.dtype:
         return False
     for i in range(spec.nd):
         if shape[i] != spec.shape[i] or strides[i] != spec.strides[i]:
@@ -455,7 +492,7 @@ def aligned_empty(Py_ssize_t size, cnp.dtype dtype not None):
     cdef cnp.ndarray block = cnp.PyArray_EMPTY(1, &nbytes, cnp.NPY_UINT8, 0)
     cdef uintptr_t start = (<uintptr_t>PyArray_DATA(block) + ALIGNMENT - 1) & ~<uintptr_t>(ALIGNMENT - 1)
     Py_INCREF(dtype)  # new_array takes the reference
-    cdef cnp.ndarray flat = new_array(cnp.ndarray, dtype, 1, &shape, NULL, <void*>start,
+    cdef cnp.ndarray flat = new_array(<PyTypeObject*>cnp.ndarray, dtype, 1, &shape, NULL, <void*>start,
                                       cnp.NPY_ARRAY_CARRAY, None)
     cnp.set_array_base(flat, block)
     return flat
@@ -497,12 +534,14 @@ cdef class Plan:
     cdef tuple dtypes
     cdef int real
     cdef int lanes
+    cdef bint simple  # a Run can copy every leaf, unless the vector is of long doubles
 
     def __init__(self, shapes, strides, tuple dtypes not None, offsets, cnp.dtype dtype not None):
         cdef Py_ssize_t i, k = 0, nd
         self.dtype, self.dtypes, self.n, self.size = dtype, dtypes, len(dtypes), offsets[len(dtypes)]
         self.nbytes = self.size * dtype.itemsize
         self.real, self.lanes = real_of(dtype.num), lanes_of(dtype.num)
+        self.simple = True
         self.release()
         self.specs = <Spec*>PyMem_Malloc(max(1, self.n) * sizeof(Spec))
         self.numbers = <cnp.npy_intp*>PyMem_Malloc(max(1, 2 * sum(map(len, shapes))) * sizeof(cnp.npy_intp))
@@ -520,6 +559,9 @@ cdef class Plan:
         spec.nd, spec.start, spec.length = len(shape), start, stop - start
         spec.real, spec.lanes = real_of(dtype.num), lanes_of(dtype.num)
         spec.swapped, spec.itemsize = not dtype.isnative, dtype.itemsize
+        spec.dtype = <PyObject*>dtype
+        if spec.swapped or spec.real == LONG or spec.length == 0:
+            self.simple = False
         spec.plain = spec.real == self.real and spec.lanes >= self.lanes and not spec.swapped
         for i in range(spec.nd - 1, -1, -1):
             spec.shape[i], spec.strides[i] = shape[i], strides[i]
@@ -563,27 +605,22 @@ cdef class Plan:
         """Copy the leaves whose data pointer is not NULL; everything has been checked."""
         cdef Vector vector = self.vector(flat)
         cdef Py_ssize_t i
-        cdef list rest = None
-        for i in range(self.n):
-            if self.specs[i].length == 0:
-                data[i] = NULL
-            elif data[i] != NULL and not loopable(&self.specs[i], &vector):
-                data[i] = NULL
-                rest = [] if rest is None else rest
-                rest.append(i)
+        cdef list rest = []
+        if not self.simple or vector.real == LONG:
+            for i in range(self.n):
+                if self.specs[i].length == 0:
+                    data[i] = NULL
+                elif data[i] != NULL and not loopable(&self.specs[i], &vector):
+                    data[i] = NULL
+                    rest.append(i)
         if self.nbytes < GIL_FREE:
             copy_leaves(self.specs, self.n, data, &vector, load)
         else:
             with nogil:
                 copy_leaves(self.specs, self.n, data, &vector, load)
-        if rest is not None:
-            self.transfer_by_numpy(flat, leaves, rest, load)
+        for i in rest:
+            copy_by_numpy(leaves[i], flat[self.specs[i].start:][:self.specs[i].length], load)
         return 0
-
-    cdef void transfer_by_numpy(self, flat, list leaves, list indices, bint load):
-        for i in indices:
-            slot = flat[self.specs[<Py_ssize_t>i].start:][:self.specs[<Py_ssize_t>i].length]
-            copy_by_numpy(leaves[<Py_ssize_t>i], slot, load)
 
     def fresh(self, cnp.ndarray flat not None):
         """Return new arrays of the planned shapes, strides and dtypes, filled from `flat`."""
@@ -600,7 +637,7 @@ cdef class Plan:
                 spec = &self.specs[i]
                 dtype = <cnp.dtype>self.dtypes[i]
                 Py_INCREF(dtype)
-                leaf = new_array(cnp.ndarray, dtype, spec.nd, spec.shape, spec.strides, NULL, 0, None)
+                leaf = new_array(<PyTypeObject*>cnp.ndarray, dtype, spec.nd, spec.shape, spec.strides, NULL, 0, None)
                 data[i] = <char*>PyArray_DATA(leaf)
                 Py_INCREF(leaf)
                 PyList_SET_ITEM(leaves, i, leaf)
@@ -622,7 +659,7 @@ cdef class Plan:
             spec = &self.specs[i]
             dtype = <cnp.dtype>self.dtypes[i]
             Py_INCREF(dtype)
-            leaf = new_array(cnp.ndarray, dtype, spec.nd, spec.shape, NULL,
+            leaf = new_array(<PyTypeObject*>cnp.ndarray, dtype, spec.nd, spec.shape, NULL,
                              vector.data + spec.start * vector.itemsize, flags, None)
             cnp.set_array_base(leaf, flat)
             Py_INCREF(leaf)
@@ -716,55 +753,51 @@ cdef class Binding(Plan):
         children = dict((<tuple>self.links[i])[3](<object>link.container))
         return children.get(<object>link.key) is <object>link.child
 
-    cdef int check(self, bint write) except -1:
-        """Raise where a leaf or a link is not as it was; nothing is written before this has passed (I5)."""
-        cdef Py_ssize_t i
-        cdef cnp.ndarray leaf
-        for i in range(self.link_count):
-            if not self.holds(i):
-                self.refuse_link(i)
-        for i in range(self.n):
-            leaf = <cnp.ndarray>PyList_GET_ITEM(self.leaves, i)
-            if not as_bound(leaf, &self.specs[i], <PyObject*>self.dtypes[i]) or (
-                    write and not cnp.PyArray_ISWRITEABLE(leaf)):
-                self.refuse_leaf(i, leaf)
-        return 0
-
-    cdef bint overlaps(self, cnp.ndarray flat, char** data) noexcept:
-        """Read the data pointers; leave out leaves that are their slots; whether any other touches `flat`."""
+    cdef bint look(self, cnp.ndarray flat, char** data, bint write) except -1:
+        """Check every leaf and link, and read the data pointers; whether a leaf touches `flat` in other places than its
+        slot. Raises where one is not as it was; nothing is written before this has passed (I5). A leaf that is its slot
+        gets the pointer NULL."""
         cdef Vector vector = self.vector(flat)
         cdef char* first = vector.data
         cdef char* last = first + self.size * vector.itemsize
         cdef const Spec* spec
-        cdef bint found = False
+        cdef cnp.ndarray leaf
+        cdef bint touches = False
         cdef Py_ssize_t i
+        for i in range(self.link_count):
+            if not self.holds(i):
+                self.refuse_link(i)
         for i in range(self.n):
             spec = &self.specs[i]
-            data[i] = <char*>PyArray_DATA(<cnp.ndarray>PyList_GET_ITEM(self.leaves, i))
+            leaf = <cnp.ndarray>PyList_GET_ITEM(self.leaves, i)
+            if not as_bound(leaf, spec) or (write and not cnp.PyArray_ISWRITEABLE(leaf)):
+                self.refuse_leaf(i, leaf)
+            data[i] = <char*>PyArray_DATA(leaf)
             if data[i] + spec.low < last and first < data[i] + spec.high:
                 if spec.plain and spec.real == vector.real and data[i] == first + spec.start * vector.itemsize:
                     data[i] = NULL
                 else:
-                    found = True
-        return found
+                    touches = True
+        return touches
 
     cdef int copy(self, cnp.ndarray flat, bint load) except -1:
-        """Copy all leaves from or to `flat`; everything has been checked."""
+        """Check all leaves, then copy them from or to `flat`."""
         cdef char* few[ON_STACK]
         cdef char** data = &few[0]
+        cdef cnp.ndarray scratch
         if self.n > ON_STACK:
             data = <char**>malloc(self.n * sizeof(char*))
             if data == NULL:
                 raise MemoryError
         try:
-            if not self.overlaps(flat, data):
+            if not self.look(flat, data, load):
                 self.transfer(flat, data, self.leaves, load)
             else:
                 scratch = flat.copy()
-                self.overlaps(scratch, data)
+                self.look(scratch, data, load)
                 self.transfer(scratch, data, self.leaves, load)
                 if not load:
-                    memcpy(PyArray_DATA(flat), PyArray_DATA(<cnp.ndarray>scratch), self.size * flat.itemsize)
+                    memcpy(PyArray_DATA(flat), PyArray_DATA(scratch), self.size * flat.itemsize)
         finally:
             if data != &few[0]:
                 free(data)
@@ -788,7 +821,6 @@ cdef class Binding(Plan):
         """
         if self.mixed or not self.takes(flat):
             flat = self.layout.check_vector(flat)
-        self.check(True)
         self.copy(<cnp.ndarray>flat, True)
         return self.tree
 
@@ -810,7 +842,6 @@ cdef class Binding(Plan):
         elif not self.takes(out) or descr_of(<cnp.ndarray>out) != <PyObject*>self.dtype or (
                 not cnp.PyArray_ISWRITEABLE(<cnp.ndarray>out)):
             self.layout.check_out(out)
-        self.check(False)
         self.copy(<cnp.ndarray>out, False)
         return out
 

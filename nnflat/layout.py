@@ -488,8 +488,9 @@ class Layout(Mapping):
         return Plan(self.shapes, self._strides, self.dtypes, self.offsets.tolist(), self.dtype)
 
     def _unflatten(self, arrays: list[np.ndarray]) -> Any:
-        leaves = [_permute(arrays[place.slot], place.axes, 0) for place in self.places]
-        return _tree.unflatten(self.structure, leaves, _copy_statics(self._statics))
+        if len(self.places) > len(arrays):
+            arrays = [_permute(arrays[place.slot], place.axes, 0) for place in self.places]
+        return _tree.unflatten(self.structure, arrays, _copy_statics(self._statics))
 
     def _identity(self) -> tuple:
         return self.structure, self.paths, self.shapes, self.dtypes, self.dtype, self.places

@@ -305,7 +305,10 @@ def unflatten(structure: Structure, leaves: list, statics: list) -> Any:
         return leaves[structure.index]
     if isinstance(structure, Static):
         return statics[structure.index]
-    values = [unflatten(child, leaves, statics) for child in structure.children]
+    values = [
+        leaves[child.index] if type(child) is Leaf else unflatten(child, leaves, statics)
+        for child in structure.children
+    ]
     kind = node_type(structure.cls)
     if kind is None:
         raise TypeError(f"{structure.cls.__qualname__} is no class of nodes here; register it with nnflat.tree.register")
