@@ -293,7 +293,7 @@ cdef void normal32(const uint32_t* words, void* out, Py_ssize_t n) noexcept nogi
 
 
 cdef void normal64(const uint32_t* words, void* out, Py_ssize_t n) noexcept nogil:
-    # `centre` is SIMD if it is computed for all, and 85 % need no more.
+    # `centre` is SIMD if it is computed for all (its denominator stays positive), and 85 % need no more.
     cdef double* values = <double*>out
     cdef double[CHUNK] p
     cdef int64_t word
