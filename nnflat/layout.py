@@ -25,6 +25,7 @@ from nnflat._copy import Binding, Plan, aligned_empty
 from nnflat._table import aligned, html_table
 from nnflat._ties import Axes, find_ties
 from nnflat._vector import check_array, check_length, check_out
+from nnflat._walk import Way
 from nnflat.tree import Path, format_path
 
 Where = Callable[[Path, np.ndarray], bool]
@@ -157,7 +158,13 @@ class Layout(Mapping):
         >>> Layout.of([np.zeros(2)]).destructure([np.ones(2)])
         array([1., 1.])
         """
-        return self.bind(tree).store(out=out)
+        if (leaves := self._follow(tree)) is None:
+            return self.bind(tree).store(out=out)
+        flat = aligned_empty(self.size, self.dtype) if out is None else self.check_out(out)
+        if not flat.flags.c_contiguous:
+            return self.bind(tree).store(out=out)
+        self._plan.gather(leaves, flat)
+        return flat
 
     def restructure(self, flat: np.ndarray, *, out: Any = None) -> Any:
         """Copy a flat vector into a new tree, or into the arrays of `out`.
@@ -185,9 +192,12 @@ class Layout(Mapping):
         >>> Layout.of({"weight": np.ones((1, 2))}).restructure(np.arange(2.0))
         {'weight': array([[0., 1.]])}
         """
-        if out is not None:
+        if out is None:
+            return self._unflatten(self._plan.fresh(self.check_vector(flat)))
+        if (leaves := self._follow(out)) is None:
             return self.bind(out).load(flat)
-        return self._unflatten(self._plan.fresh(self.check_vector(flat)))
+        self._plan.scatter(leaves, self.check_vector(flat))
+        return out
 
     def bind(self, tree: Any) -> Bound:
         """Walk a tree of this layout once; return what copies between its arrays and flat vectors many times.
@@ -487,6 +497,22 @@ class Layout(Mapping):
     def _plan(self) -> Plan:
         return Plan(self.shapes, self._strides, self.dtypes, self.offsets.tolist(), self.dtype)
 
+    @cached_property
+    def _way(self) -> Way:
+        return _tree.way(self.structure, self._statics)
+
+    def _follow(self, tree: Any) -> list[np.ndarray] | None:
+        """Return the leaves of a tree as `match` does, where they are easily found; else None, and `match` has to."""
+        leaves = self._way.follow(tree)
+        if leaves is None or len(leaves) != len(self.places):
+            return None
+        if len(self.places) > len(self.paths):
+            owners = [leaves[index] for index in self._owners]
+            if any(place.axes or leaf is not owners[place.slot] for place, leaf in zip(self.places, leaves, strict=True)):
+                return None
+            leaves = owners
+        return leaves if self._plan.fits(leaves) else None
+
     def _unflatten(self, arrays: list[np.ndarray]) -> Any:
         if len(self.places) > len(arrays):
             arrays = [_permute(arrays[place.slot], place.axes, 0) for place in self.places]
@@ -535,6 +561,8 @@ class Layout(Mapping):
 
     def check_vector(self, flat: Any) -> np.ndarray:
         """Return `flat` as a vector that the copies can read; raise TypeError or ValueError where it is none."""
+        if self._plan.takes(flat):
+            return flat
         flat = check_array(flat, "flat")
         check_length(flat, self.size, "flat")
         if flat.dtype.kind == "c":
@@ -613,9 +641,8 @@ class Bound(Binding):
 
     def __init__(self, layout: Layout, tree: Any) -> None:
         leaves = layout.match(tree)
-        links = _tree.links(tree, [place.path for place in layout.places])
-        self._link_paths = [path for path, *_ in links]
-        super().__init__(layout, tree, leaves, [tuple(link) for _, *link in links], layout.offsets.tolist(), layout.dtype)
+        watch, self._link_paths = _tree.watch(tree, [place.path for place in layout.places])
+        super().__init__(layout, tree, leaves, watch, layout.offsets.tolist(), layout.dtype)
 
     def refuse_link(self, index: int) -> None:
         """Raise for a container that no longer holds what it held at `bind`."""

@@ -17,12 +17,13 @@ import dataclasses
 import functools
 import types
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from nnflat._foreign import foreign_array
+from nnflat._walk import Watch, Way
 
 Path = tuple[Hashable, ...]
 
@@ -315,28 +316,56 @@ def unflatten(structure: Structure, leaves: list, statics: list) -> Any:
     return kind.rebuild(structure.cls, dict(zip(structure.keys, values, strict=True)), structure.aux)
 
 
-def links(tree: object, paths: list[Path]) -> list[tuple[Path, Any, Hashable, Any, Callable | None]]:
-    """Return where the nodes and leaves on the way to `paths` could be re-bound.
+def watch(tree: object, paths: list[Path]) -> tuple[Watch | None, list[Path]]:
+    """Return a Watch over the containers that could re-bind what is on the way to `paths`, and its links' paths.
 
-    Each is (path, container, key, child, children), where `children` is None if the child is an item or attribute of
-    the container, else the function that gives the container's children. Frozen containers are left out.
+    Frozen containers are left out; None where no container is left.
     """
-    found: list[tuple[Path, Any, Hashable, Any, Callable | None]] = []
-    known: dict[Path, tuple[NodeType | None, dict]] = {}
-    seen: set[Path] = set()
+    links: dict[Path, tuple[Any, int, Hashable, Any, Callable | None]] = {}
+    nodes: dict[Path, tuple[NodeType | None, dict, dict]] = {}
     for path in paths:
         node: Any = tree
         for end, key in enumerate(path, 1):
-            if path[: end - 1] not in known:
+            above, here = path[: end - 1], path[:end]
+            if above not in nodes:
                 kind = node_type(type(node))
-                known[path[: end - 1]] = kind, children_of(node, kind) if kind else {}
-            kind, children = known[path[: end - 1]]
-            if path[:end] not in seen and kind is not None and not kind.frozen:
+                children = children_of(node, kind) if kind else {}
+                nodes[above] = kind, children, {key: position for position, key in enumerate(children)}
+            kind, children, positions = nodes[above]
+            if here not in links and kind is not None and not kind.frozen:
                 plain = kind.children is attributes or type(node) in _BUILTIN
-                found.append((path[:end], node, key, children[key], None if plain else kind.children))
-            seen.add(path[:end])
+                links[here] = node, positions[key], key, children[key], None if plain else kind.children
             node = children[key]
-    return found
+    return (Watch(list(links.values())) if links else None), list(links)
+
+
+def way(structure: Structure, statics: Sequence[Any]) -> Way:
+    """Return the Way through trees of a structure that carry statics of these classes."""
+    if not isinstance(structure, Node):
+        structure = Node(type(None), (), ())  # a tree that is a leaf or a static has no way through it
+    queue, nodes = deque([structure]), []
+    numbers = 1
+    while queue:
+        node = queue.popleft()
+        kind = node_type(node.cls)
+        steps: list[tuple[Hashable, int, type | None]] = []
+        for key, child in zip(node.keys, node.children, strict=True):
+            if isinstance(child, Node):
+                queue.append(child)
+                steps.append((key, numbers, None))
+                numbers += 1
+            else:
+                steps.append((key, -1, type(statics[child.index]) if isinstance(child, Static) else None))
+        nodes.append((node.cls, _access(node.cls, kind), kind.children if kind else None, steps))
+    return Way(nodes)
+
+
+def _access(cls: type, kind: NodeType | None) -> str:
+    if kind is _MAPPING or cls is defaultdict:
+        return "dict"
+    if cls is list or kind is _NAMEDTUPLE or cls is tuple:
+        return "list" if cls is list else "tuple"
+    return "children"
 
 
 # ---- what must not hide in a tree --------------------------------------------------------------------------------
