@@ -1,1 +1,1 @@
-"""What nnflat costs, commit by commit: `asv` finds the classes and functions of this package by their names."""
+"""What nnflat costs, commit by commit: `asv` finds classes and functions here by their names."""

@@ -1,7 +1,7 @@
 """Copies between a tree and its flat vector, and the same bytes copied by NumPy.
 
-No class has a `setup`: with one, asv times a call at a time, which for calls of a microsecond measures the cache
-misses and not the call. What a benchmark needs is made at its first call, which asv takes as warm-up.
+No class has a `setup`: with one, asv times a call at a time, which for calls of a microsecond measures the
+cache misses and not the call. What a benchmark needs is made at its first call, which asv takes as warm-up.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,6 @@ import nnflat as nf
 from .models import MODELS, model
 
 OPERATIONS = ["copy", "destructure", "restructure", "restructure_out", "load", "store", "view"]
-COUNTS = [1_000, 10_000]
 
 
 @cache
@@ -55,7 +54,7 @@ def many(count: int) -> list[np.ndarray]:
 class Leaves:
     """The first destructure of a tree: linear in the number of its leaves."""
 
-    params = COUNTS
+    params = (1_000, 10_000)
     param_names = ("leaves",)
 
     def time_destructure(self, count: int) -> None:

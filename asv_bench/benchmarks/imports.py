@@ -4,7 +4,7 @@
 class Import:
     """The import of a package by a fresh interpreter."""
 
-    params = ["numpy", "nnflat"]
+    params = ("numpy", "nnflat")
     param_names = ("package",)
 
     def timeraw_import(self, package: str) -> str:
