@@ -26,7 +26,7 @@ def children(node: Any) -> list[tuple[Any, Any]] | None:
         return [(field.name, getattr(node, field.name)) for field in dataclasses.fields(node)]
     if type(node).__module__ == "zoo":
         names = getattr(node, "__slots__", ()) or vars(node)
-        return [(name, getattr(node, name)) for name in names]
+        return [(name, getattr(node, name)) for name in names if hasattr(node, name)]
     return None
 
 
@@ -148,7 +148,7 @@ def memory(*values: Any) -> list[bytes]:
     found = []
     for value in values:
         for _, array in walk(value):
-            while isinstance(array, np.ndarray):
+            while issubclass(type(array), np.ndarray):
                 found.append(array.tobytes())
                 array = array.base
     return found

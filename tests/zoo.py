@@ -72,8 +72,10 @@ def animal(make: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def count(*shape: int, dtype: Any = np.float64) -> np.ndarray:
-    """Return 1, 2, 3 ... in an array of a shape: every element another value."""
-    return np.arange(1, 1 + np.prod(shape, dtype=int)).astype(dtype).reshape(shape)
+    """Return 1, 2, 3 ... in an array of a shape that owns its memory: every element another value."""
+    array = np.zeros(shape, dtype)
+    array[...] = np.arange(1, 1 + array.size).reshape(shape)
+    return array
 
 
 def unaligned(values: np.ndarray) -> np.ndarray:
