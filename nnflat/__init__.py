@@ -7,7 +7,6 @@ stands in one contiguous vector, and copies both ways at memory speed.
 from importlib import import_module
 
 from nnflat import random, tree
-from nnflat.files import load, save
 from nnflat.layout import Bound, Layout, StructureChanged, destructure
 
 __version__ = "0.1.0"
@@ -28,12 +27,15 @@ __all__ = [
 ]
 
 _ROOMS = frozenset({"es", "interop", "nn", "optim"})
+_HOMES = {"load": "nnflat.files", "save": "nnflat.files"}
 
 
 def __getattr__(name: str) -> object:
-    """Load a heavy room on first use."""
+    """Load a heavy room, or a function from one, on first use."""
     if name in _ROOMS:
         return import_module(f"nnflat.{name}")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'nnflat' has no attribute {name!r}")
 
 

@@ -1,8 +1,8 @@
 # cython: language_level=3
 """Find the leaves of a tree again, without a search: containers and keys, nothing else.
 
- a. A Way goes through a tree of a known structure and gives its leaves; None where anything is other than the structure
-    says, so that the caller, who has the words for it, looks for himself.
+ a. A Way goes through a tree of a known structure and gives its leaves, or makes such a tree of leaves. It gives None
+    where anything is other than the structure says, so that the caller, who has the words for it, looks for himself.
  b. A Watch remembers what mutable containers held, and tells the first that holds something else.
  c. A dict is asked at the position where the key was before; only where it has moved, by its hash.
 """
@@ -40,25 +40,32 @@ cdef inline PyObject* item_of_list(PyObject* container, Py_ssize_t index) noexce
 
 # ---- ways --------------------------------------------------------------------------------------------------------
 
+cdef enum Child:
+    NODE, LEAF, STATIC
+
+
 cdef struct Node:
     Access access
     void* cls
-    PyObject* children  # for BY_CHILDREN, the function that gives them
+    PyObject* children  # BY_CHILDREN: the function that gives the children,
+    PyObject* rebuild  # and the one that makes a node of them
     Py_ssize_t first  # of its steps
     Py_ssize_t count
 
 
 cdef struct Step:
     PyObject* key
-    Py_ssize_t node  # the child's number where it is a node, else -1
-    void* static  # the class of a static child, else NULL
+    Child child
+    Py_ssize_t number  # among the nodes, leaves or statics
+    void* cls  # of a static
 
 
 cdef class Way:
-    """The way through trees of one structure: `nodes` are (cls, access, children, [(key, node or -1, static class)]).
+    """The way through trees of one structure, to their leaves or from leaves to a new tree.
 
-    `access` is "dict", "list", "tuple" or "children". The first node is the root; every other comes after the one that
-    holds it.
+    `nodes` are (cls, access, children, rebuild, steps), the root first, each after the one that holds it, where
+    `access` is "dict", "list", "tuple" or "children", and steps are (key, "node" | "leaf" | "static", number, cls). The
+    root stands in a tuple of one, so that a tree that is a leaf is no case of its own.
     """
 
     cdef Node* nodes
@@ -68,21 +75,23 @@ cdef class Way:
 
     def __init__(self, list nodes not None):
         cdef Py_ssize_t i, k = 0
-        names = {"dict": BY_KEY, "list": BY_INDEX_OF_LIST, "tuple": BY_INDEX_OF_TUPLE, "children": BY_CHILDREN}
+        accesses = {"dict": BY_KEY, "list": BY_INDEX_OF_LIST, "tuple": BY_INDEX_OF_TUPLE, "children": BY_CHILDREN}
+        kinds = {"node": NODE, "leaf": LEAF, "static": STATIC}
         self.held, self.n = nodes, len(nodes)
         self.release()
         self.nodes = <Node*>PyMem_Malloc(max(1, self.n) * sizeof(Node))
-        self.steps = <Step*>PyMem_Malloc(max(1, sum([len(node[3]) for node in nodes])) * sizeof(Step))
+        self.steps = <Step*>PyMem_Malloc(max(1, sum([len(node[4]) for node in nodes])) * sizeof(Step))
         if self.nodes == NULL or self.steps == NULL:
             raise MemoryError
         for i in range(self.n):
-            cls, access, children, steps = nodes[i]
-            self.nodes[i].cls, self.nodes[i].children = <void*>cls, <PyObject*>children
-            self.nodes[i].access, self.nodes[i].first, self.nodes[i].count = names[access], k, len(steps)
+            cls, access, children, rebuild, steps = nodes[i]
+            self.nodes[i].cls, self.nodes[i].access = <void*>cls, accesses[access]
+            self.nodes[i].children, self.nodes[i].rebuild = <PyObject*>children, <PyObject*>rebuild
+            self.nodes[i].first, self.nodes[i].count = k, len(steps)
             for step in steps:
-                key, node, static = step
-                self.steps[k].key, self.steps[k].node = <PyObject*>key, node
-                self.steps[k].static = NULL if static is None else <void*>static
+                key, kind, number, child = step
+                self.steps[k].key, self.steps[k].child = <PyObject*>key, kinds[kind]
+                self.steps[k].number, self.steps[k].cls = number, <void*>child
                 k += 1
 
     cdef void release(self) noexcept:
@@ -96,13 +105,14 @@ cdef class Way:
 
     def follow(self, tree):
         """Return the leaves of `tree` in order, or None where it is not of this structure, as far as can be seen."""
+        cdef tuple root = (tree,)
         cdef list leaves = []
         cdef list kept = []
-        cdef PyObject** found = <PyObject**>PyMem_Malloc(max(1, self.n) * sizeof(PyObject*))
+        cdef PyObject** found = <PyObject**>PyMem_Malloc(self.n * sizeof(PyObject*))
         cdef Py_ssize_t i
         if found == NULL:
             raise MemoryError
-        found[0] = <PyObject*>tree
+        found[0] = <PyObject*>root
         try:
             for i in range(self.n):
                 if not self.enter(&self.nodes[i], found, i, leaves, kept):
@@ -120,7 +130,9 @@ cdef class Way:
         if Py_TYPE(container) != node.cls:
             return False
         if node.access == BY_CHILDREN:
-            children = dict((<object>node.children)(<object>container))
+            children = (<object>node.children)(<object>container)
+            if type(children) is not dict:
+                children = dict(children)
             kept.append(children)  # holds what the borrowed references below point to
             container = <PyObject*>children
         if size_of(container, node.access) != node.count:
@@ -135,14 +147,40 @@ cdef class Way:
                 child = item_of_dict(container, step.key, i)
             if child == NULL:
                 return False
-            if step.static != NULL:
-                if Py_TYPE(child) != step.static:
-                    return False
-            elif step.node >= 0:
-                found[step.node] = child
-            else:
+            if step.child == NODE:
+                found[step.number] = child
+            elif step.child == LEAF:
                 leaves.append(<object>child)
+            elif Py_TYPE(child) != step.cls:
+                return False
         return True
+
+    def build(self, list leaves not None, list statics not None):
+        """Return a new tree of these leaves and statics, which it shares."""
+        cdef list made = [None] * self.n
+        cdef Py_ssize_t i
+        for i in range(self.n - 1, -1, -1):
+            made[i] = self.make(&self.nodes[i], made, leaves, statics)
+        return made[0][0]
+
+    cdef object make(self, const Node* node, list made, list leaves, list statics):
+        """Make one node of children that have been made."""
+        cdef const Step* step
+        cdef Py_ssize_t i
+        cdef dict children = {}
+        cdef list items = []
+        for i in range(node.count):
+            step = &self.steps[node.first + i]
+            child = (made if step.child == NODE else leaves if step.child == LEAF else statics)[step.number]
+            if node.access == BY_INDEX_OF_LIST or node.access == BY_INDEX_OF_TUPLE:
+                items.append(child)
+            else:
+                children[<object>step.key] = child
+        if <object>node.rebuild is not None:
+            return (<object>node.rebuild)(children or dict(zip(range(node.count), items)))
+        if node.access == BY_INDEX_OF_LIST:
+            return items
+        return tuple(items) if node.access == BY_INDEX_OF_TUPLE else children
 
 
 cdef inline Py_ssize_t size_of(PyObject* container, Access access) except -1:
