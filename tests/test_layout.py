@@ -512,6 +512,7 @@ class Box:
     """An array of autograd, as it looks from outside."""
 
     __module__ = "autograd.numpy.numpy_boxes"
+    __slots__ = ("_value",)
 
     def __init__(self, value):
         self._value = value
