@@ -530,7 +530,7 @@ class Layout(Mapping):
             self._refuse_imaginary(flat)
             flat = flat if self.dtype.kind == "c" else flat.real
         elif self.dtype.kind == "c":
-            flat = flat.astype(self.dtype)
+            flat = flat.astype(np.result_type(flat.dtype, np.complex64))
         return np.ascontiguousarray(flat, flat.dtype.newbyteorder("="))
 
     def _refuse_imaginary(self, flat: np.ndarray) -> None:
