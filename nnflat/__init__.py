@@ -8,7 +8,6 @@ from importlib import import_module
 
 from nnflat import random, tree
 from nnflat.compile import Program, compile
-from nnflat.files import load, save
 from nnflat.layout import Bound, Layout, StructureChanged, destructure
 from nnflat.repeat import scan, vmap
 
@@ -34,12 +33,15 @@ __all__ = [
 ]
 
 _ROOMS = frozenset({"es", "interop", "nn", "optim"})
+_HOMES = {"load": "nnflat.files", "save": "nnflat.files"}
 
 
 def __getattr__(name: str) -> object:
-    """Load a heavy room on first use."""
+    """Load a heavy room, or a function from one, on first use."""
     if name in _ROOMS:
         return import_module(f"nnflat.{name}")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'nnflat' has no attribute {name!r}")
 
 

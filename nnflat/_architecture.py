@@ -11,7 +11,7 @@ complex, scalar, type, function, opaque (words).
 
 import functools
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -38,8 +38,11 @@ def describe(root: object, holds: Callable[[np.dtype], bool]) -> tuple[Any, dict
         if len(path) > tree.MAX_DEPTH:
             raise ValueError(f"the tree is deeper than {tree.MAX_DEPTH} levels at {format_path(path[:4])}...")
         if type(value) in (np.ndarray, np.memmap) and holds(value.dtype):
-            arrays[format_path(path)] = value
-            return {"array": format_path(path)}
+            name = format_path(path)
+            if name in arrays:
+                raise ValueError(f"{name} is the printed name of two paths; a file needs one for each")
+            arrays[name] = value
+            return {"array": name}
         kind = tree.node_type(type(value))
         if kind is None:
             return _describe_static(value)
@@ -75,6 +78,8 @@ def rebuild(architecture: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     [array([1., 1.]), 0.5]
     """
 
+    known = _known_nodes()
+
     def visit(value: Any, path: Path) -> Any:
         match value:
             case None | bool() | int() | float() | str():
@@ -82,10 +87,13 @@ def rebuild(architecture: Any, arrays: Mapping[str, np.ndarray]) -> Any:
             case {"array": name}:
                 return arrays[name]
             case {"class": [str(cls_name), pairs, aux]}:
-                cls, kind = _find_class(cls_name, path)
+                if cls_name not in known:
+                    where = f"{format_path(path)} is a {cls_name}"
+                    raise ValueError(f"{where}, not nnflat's own nor registered here; {_INTO}")
+                cls, kind = known[cls_name]
                 children = {(key := visit(name, path)): visit(child, (*path, key)) for name, child in pairs}
                 return kind.rebuild(cls, children, visit(aux, path))
-            case {"tuple": [*items]}:
+            case {"tuple": items}:
                 return tuple(visit(item, path) for item in items)
             case {"complex": [real, imag]}:
                 return complex(real, imag)
@@ -118,21 +126,14 @@ def _functions() -> dict[str, Callable[..., Any]]:
     return own | {f"numpy.{name}": ufunc for name, ufunc in vars(np).items() if isinstance(ufunc, np.ufunc)}
 
 
-def _find_class(name: str, path: Path) -> tuple[type, tree.NodeType]:
-    known = {_class_name(cls): (cls, kind) for cls in _known_classes() if (kind := tree.node_type(cls))}
-    if name not in known:
-        raise ValueError(f"{format_path(path)} is a {name}, not nnflat's own nor registered here; {_INTO}")
-    return known[name]
-
-
-def _known_classes() -> Iterator[type]:
+def _known_nodes() -> dict[str, tuple[type, tree.NodeType]]:
+    """Return the classes that a file may name: built-in, registered, and the layers defined so far."""
     from nnflat.nn import Layer
 
-    yield from {**tree._exact, **tree._inherited, **tree._static_names}
-    layers = [Layer]
-    while layers:
-        yield (layer := layers.pop(0))
-        layers += layer.__subclasses__()
+    classes: list[type] = [*tree._exact, *tree._inherited, *tree._static_names, Layer]
+    for cls in classes:  # grows: the subclasses of subclasses, too
+        classes += cls.__subclasses__() if issubclass(cls, Layer) else ()
+    return {_class_name(cls): (cls, kind) for cls in classes if (kind := tree.node_type(cls))}
 
 
 def _class_name(cls: type) -> str:

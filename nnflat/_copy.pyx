@@ -12,12 +12,12 @@
  f. Pointers are read anew at every call and live for that call (I7).
 """
 
-from cpython.dict cimport PyDict_GetItemWithError
-from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE, PyList_New, PyList_SET_ITEM
+from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
-from cpython.ref cimport Py_INCREF, PyObject
+from cpython.object cimport PyTypeObject
+from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t, uintptr_t
-from libc.stdlib cimport free, malloc
+from libc.stdlib cimport free, malloc, qsort
 from libc.string cimport memcpy, memset
 
 cimport numpy as cnp
@@ -28,14 +28,29 @@ import numpy as np
 cnp.import_array()
 
 cdef extern from "numpy/arrayobject.h":
-    PyObject* descr_of "PyArray_DESCR"(cnp.ndarray)
+    void* descr_of "PyArray_DESCR"(cnp.ndarray)
+    # A leaf by its bare pointer: no reference is counted, so that looking at it does not write to it.
+    ctypedef struct Array "PyArrayObject":
+        pass
+    bint is_array "PyArray_Check"(const Array*) noexcept
+    bint is_writeable "PyArray_ISWRITEABLE"(const Array*) noexcept
+    char* data_of "PyArray_BYTES"(const Array*) noexcept
+    int ndim_of "PyArray_NDIM"(const Array*) noexcept
+    const cnp.npy_intp* shape_of "PyArray_DIMS"(const Array*) noexcept
+    const cnp.npy_intp* strides_of "PyArray_STRIDES"(const Array*) noexcept
+    void* dtype_of "PyArray_DESCR"(const Array*) noexcept
+
+cdef extern from "Python.h":
+    void* item_in "(void*)PyList_GET_ITEM"(object, Py_ssize_t) noexcept
     cnp.ndarray new_array "PyArray_NewFromDescr"(
-        object subtype, cnp.dtype descr, int nd, const cnp.npy_intp* shape, const cnp.npy_intp* strides,
+        PyTypeObject* subtype, cnp.dtype descr, int nd, const cnp.npy_intp* shape, const cnp.npy_intp* strides,
         void* data, int flags, object obj)
 
 cdef enum:
     ALIGNMENT = 64  # bytes; the cache line, and what JAX needs to alias a vector
-    TILE = 16  # elements on a side
+    MAX_TILE = 64  # elements on the side of a tile
+    TILE_BYTES = 256  # on the side of a tile
+    PITCH = 320  # bytes from row to row of a tile: a cache line more, so that its rows do not share cache sets
     WIDEST = 32  # bytes of the widest element (complex long double)
     MAX_AXES = 66  # NumPy's 64, the lanes, and one to spare
     ON_STACK = 64  # leaves whose pointers need no malloc
@@ -62,6 +77,7 @@ cdef struct Spec:
     int lanes  # 1 real, 2 complex
     bint swapped  # bytes not in the machine's order
     bint plain  # byte by byte its slot
+    void* dtype  # borrowed from Plan.dtypes
     Py_ssize_t itemsize
     Py_ssize_t start  # of the slot, in elements of the flat vector
     Py_ssize_t length
@@ -71,6 +87,9 @@ cdef struct Spec:
     cnp.npy_intp* strides
 
 
+cdef uint16_t ONE = 1
+cdef bint LITTLE = (<char*>&ONE)[0]  # endian
+
 # ---- runs: the inner loops, one a kind of element ----------------------------------------------------------------
 
 cdef inline void move(char* dst, Py_ssize_t ds, const char* src, Py_ssize_t ss, Py_ssize_t n,
@@ -78,9 +97,21 @@ cdef inline void move(char* dst, Py_ssize_t ds, const char* src, Py_ssize_t ss, 
     cdef Py_ssize_t i
     if ds == size and ss == size:
         memcpy(dst, src, n * size)
-        return
-    for i in range(n):
-        memcpy(dst + i * ds, src + i * ss, size)
+    elif ds == size and ss == 2 * size:  # constant strides, of which the compiler makes vectors
+        for i in range(n):
+            memcpy(dst + i * size, src + 2 * i * size, size)
+    elif ds == 2 * size and ss == size:
+        for i in range(n):
+            memcpy(dst + 2 * i * size, src + i * size, size)
+    elif ds == size and ss == -size:
+        for i in range(n):
+            memcpy(dst + i * size, src - i * size, size)
+    elif ds == -size and ss == size:
+        for i in range(n):
+            memcpy(dst - i * size, src + i * size, size)
+    else:
+        for i in range(n):
+            memcpy(dst + i * ds, src + i * ss, size)
 
 
 cdef void move2(char* dst, Py_ssize_t ds, const char* src, Py_ssize_t ss, Py_ssize_t n) noexcept nogil:
@@ -289,24 +320,48 @@ cdef int coalesce(Axis* axes, int nd) noexcept nogil:
     return last + 1
 
 
+cdef void interleave4(char* tile, const char* src, Py_ssize_t ss, Py_ssize_t rows, Py_ssize_t columns) noexcept nogil:
+    """Transpose rows of four-byte elements into a tile, two elements of two rows in one register."""
+    cdef uint64_t a, b, low = 0xFFFFFFFFu, x, y
+    cdef Py_ssize_t i = 0, j
+    while i + 2 <= rows:
+        j = 0
+        while j + 2 <= columns:
+            memcpy(&a, src + i * ss + 4 * j, 8)
+            memcpy(&b, src + (i + 1) * ss + 4 * j, 8)
+            x, y = (a & low) | (b << 32), (a >> 32) | (b & ~low)
+            memcpy(tile + j * PITCH + 4 * i, &x, 8)
+            memcpy(tile + (j + 1) * PITCH + 4 * i, &y, 8)
+            j += 2
+        if j < columns:
+            move4(tile + j * PITCH + 4 * i, 4, src + i * ss + 4 * j, ss, 2)
+        i += 2
+    if i < rows:
+        move4(tile + 4 * i, PITCH, src + i * ss, 4, columns)
+
+
 cdef void copy_tiles(char* dst, const char* src, const Axis along_dst, const Axis along_src,
                      const Kernel* kernel) noexcept nogil:
     """Copy a plane whose source runs along one axis and whose destination along the other (c)."""
-    cdef char[TILE * TILE * WIDEST] tile
+    cdef char[MAX_TILE * PITCH] tile
     cdef Py_ssize_t i = 0, j, k, rows, columns, size = kernel.size
+    cdef Py_ssize_t side = min(<Py_ssize_t>MAX_TILE, <Py_ssize_t>TILE_BYTES // size)
     while i < along_dst.n:
-        rows = min(<Py_ssize_t>TILE, along_dst.n - i)
+        rows = min(side, along_dst.n - i)
         j = 0
         while j < along_src.n:
-            columns = min(<Py_ssize_t>TILE, along_src.n - j)
-            for k in range(rows):
-                kernel.run(tile + k * size, TILE * size,
-                           src + (i + k) * along_dst.src + j * along_src.src, along_src.src, columns)
+            columns = min(side, along_src.n - j)
+            if kernel.run == move4 and along_src.src == 4 and LITTLE:
+                interleave4(tile, src + i * along_dst.src + 4 * j, along_dst.src, rows, columns)
+            else:
+                for k in range(rows):
+                    kernel.run(tile + k * size, PITCH,
+                               src + (i + k) * along_dst.src + j * along_src.src, along_src.src, columns)
             for k in range(columns):
                 kernel.move(dst + i * along_dst.dst + (j + k) * along_src.dst, along_dst.dst,
-                            tile + k * TILE * size, size, rows)
-            j += TILE
-        i += TILE
+                            tile + k * PITCH, size, rows)
+            j += side
+        i += side
 
 
 cdef void copy_window(char* dst, const char* src, Axis* axes, int nd, const Kernel* kernel) noexcept nogil:
@@ -368,7 +423,7 @@ cdef inline bint loopable(const Spec* leaf, const Vector* flat) noexcept nogil:
 
 
 cdef void copy_leaf(const Spec* leaf, char* data, const Vector* flat, bint load) noexcept nogil:
-    """Copy one leaf from (load) or to (store) its slot."""
+    """Copy one leaf that is not byte by byte its slot, from (load) or to (store) the slot."""
     cdef Axis[MAX_AXES] axes
     cdef Kernel kernel
     cdef char* slot = flat.data + leaf.start * flat.itemsize
@@ -376,12 +431,6 @@ cdef void copy_leaf(const Spec* leaf, char* data, const Vector* flat, bint load)
     cdef Py_ssize_t step, offset
     cdef bint same = leaf.real == flat.real
     cdef int i, nd = leaf.nd
-    if leaf.plain and same:
-        if load:
-            memcpy(data, slot, leaf.length * flat.itemsize)
-        else:
-            memcpy(slot, data, leaf.length * flat.itemsize)
-        return
     if flat.lanes > leaf.lanes and not load:
         memset(slot, 0, leaf.length * flat.itemsize)  # the imaginary parts
     step = flat.itemsize if flat.lanes >= leaf.lanes else leaf.lanes * flat_size
@@ -413,9 +462,15 @@ cdef void copy_leaf(const Spec* leaf, char* data, const Vector* flat, bint load)
 
 
 cdef void copy_leaves(const Spec* specs, Py_ssize_t n, char** data, const Vector* flat, bint load) noexcept nogil:
+    cdef char* slot
     cdef Py_ssize_t i
     for i in range(n):
-        if data[i] != NULL:
+        if data[i] == NULL:
+            continue
+        if specs[i].plain and specs[i].real == flat.real:
+            slot = flat.data + specs[i].start * flat.itemsize
+            memcpy(data[i] if load else slot, slot if load else data[i], specs[i].length * flat.itemsize)
+        else:
             copy_leaf(&specs[i], data[i], flat, load)
 
 
@@ -435,13 +490,14 @@ cdef inline int lanes_of(int type_num) noexcept:
     return 2 if cnp.PyTypeNum_ISCOMPLEX(type_num) else 1
 
 
-cdef inline bint as_bound(cnp.ndarray array, const Spec* spec, PyObject* descr) noexcept:
-    """Whether a leaf has still the shape, strides and dtype that were planned."""
-    cdef const cnp.npy_intp* shape = PyArray_DIMS(array)
-    cdef const cnp.npy_intp* strides = PyArray_STRIDES(array)
+cdef inline bint as_planned(const Array* leaf, const Spec* spec) noexcept:
+    """Whether a leaf is an array that has the shape, strides and dtype that were planned."""
+    cdef const cnp.npy_intp* shape
+    cdef const cnp.npy_intp* strides
     cdef int i
-    if PyArray_NDIM(array) != spec.nd or descr_of(array) != descr:
+    if not is_array(leaf) or ndim_of(leaf) != spec.nd or dtype_of(leaf) != spec.dtype:
         return False
+    shape, strides = shape_of(leaf), strides_of(leaf)
     for i in range(spec.nd):
         if shape[i] != spec.shape[i] or strides[i] != spec.strides[i]:
             return False
@@ -455,7 +511,7 @@ def aligned_empty(Py_ssize_t size, cnp.dtype dtype not None):
     cdef cnp.ndarray block = cnp.PyArray_EMPTY(1, &nbytes, cnp.NPY_UINT8, 0)
     cdef uintptr_t start = (<uintptr_t>PyArray_DATA(block) + ALIGNMENT - 1) & ~<uintptr_t>(ALIGNMENT - 1)
     Py_INCREF(dtype)  # new_array takes the reference
-    cdef cnp.ndarray flat = new_array(cnp.ndarray, dtype, 1, &shape, NULL, <void*>start,
+    cdef cnp.ndarray flat = new_array(<PyTypeObject*>cnp.ndarray, dtype, 1, &shape, NULL, <void*>start,
                                       cnp.NPY_ARRAY_CARRAY, None)
     cnp.set_array_base(flat, block)
     return flat
@@ -483,6 +539,27 @@ cdef void reach(int nd, const cnp.npy_intp* shape, const cnp.npy_intp* strides, 
             high[0] += (shape[i] - 1) * strides[i]
 
 
+cdef struct Span:
+    const char* low
+    const char* high
+
+
+cdef int by_low(const void* a, const void* b) noexcept nogil:
+    cdef const char* first = (<const Span*>a).low
+    cdef const char* second = (<const Span*>b).low
+    return (first > second) - (first < second)
+
+
+cdef bint lie_apart(Span* spans, Py_ssize_t n) noexcept:
+    """Whether no two spans of memory meet; they are sorted on the way."""
+    cdef Py_ssize_t i
+    qsort(spans, n, sizeof(Span), by_low)
+    for i in range(1, n):
+        if spans[i].low < spans[i - 1].high:
+            return False
+    return True
+
+
 # ---- plans -------------------------------------------------------------------------------------------------------
 
 cdef class Plan:
@@ -497,12 +574,15 @@ cdef class Plan:
     cdef tuple dtypes
     cdef int real
     cdef int lanes
+    cdef bint mixed  # real leaves in a complex vector: its values have to be looked at
+    cdef bint simple  # a Run can copy every leaf, unless the vector is of long doubles
 
     def __init__(self, shapes, strides, tuple dtypes not None, offsets, cnp.dtype dtype not None):
         cdef Py_ssize_t i, k = 0, nd
         self.dtype, self.dtypes, self.n, self.size = dtype, dtypes, len(dtypes), offsets[len(dtypes)]
         self.nbytes = self.size * dtype.itemsize
         self.real, self.lanes = real_of(dtype.num), lanes_of(dtype.num)
+        self.simple, self.mixed = True, False
         self.release()
         self.specs = <Spec*>PyMem_Malloc(max(1, self.n) * sizeof(Spec))
         self.numbers = <cnp.npy_intp*>PyMem_Malloc(max(1, 2 * sum(map(len, shapes))) * sizeof(cnp.npy_intp))
@@ -520,6 +600,10 @@ cdef class Plan:
         spec.nd, spec.start, spec.length = len(shape), start, stop - start
         spec.real, spec.lanes = real_of(dtype.num), lanes_of(dtype.num)
         spec.swapped, spec.itemsize = not dtype.isnative, dtype.itemsize
+        spec.dtype = <void*>dtype
+        if spec.swapped or spec.real == LONG or spec.length == 0:
+            self.simple = False
+        self.mixed |= spec.lanes < self.lanes
         spec.plain = spec.real == self.real and spec.lanes >= self.lanes and not spec.swapped
         for i in range(spec.nd - 1, -1, -1):
             spec.shape[i], spec.strides[i] = shape[i], strides[i]
@@ -537,9 +621,9 @@ cdef class Plan:
     def __dealloc__(self):
         self.release()
 
-    cdef bint takes(self, flat) noexcept:
-        """Whether `flat` is a vector that the loops can read as it stands (b)."""
-        if not cnp.PyArray_Check(flat):
+    cpdef bint takes(self, flat) noexcept:
+        """Return whether `flat` is a vector that can be copied to the leaves as it stands (b)."""
+        if self.mixed or not cnp.PyArray_Check(flat):
             return False
         cdef cnp.ndarray vector = flat
         cdef int type_num = cnp.PyArray_TYPE(vector)
@@ -550,6 +634,17 @@ cdef class Plan:
             and lanes_of(type_num) == self.lanes
             and cnp.PyArray_IS_C_CONTIGUOUS(vector)
             and cnp.PyArray_ISNOTSWAPPED(vector)
+        )
+
+    cpdef bint receives(self, out) noexcept:
+        """Return whether `out` is a vector that the leaves can be copied into as it stands."""
+        return (
+            cnp.PyArray_Check(out)
+            and descr_of(<cnp.ndarray>out) == <void*>self.dtype
+            and PyArray_NDIM(<cnp.ndarray>out) == 1
+            and PyArray_DIMS(<cnp.ndarray>out)[0] == self.size
+            and cnp.PyArray_IS_C_CONTIGUOUS(<cnp.ndarray>out)
+            and cnp.PyArray_ISWRITEABLE(<cnp.ndarray>out)
         )
 
     cdef Vector vector(self, cnp.ndarray flat):
@@ -563,27 +658,105 @@ cdef class Plan:
         """Copy the leaves whose data pointer is not NULL; everything has been checked."""
         cdef Vector vector = self.vector(flat)
         cdef Py_ssize_t i
-        cdef list rest = None
-        for i in range(self.n):
-            if self.specs[i].length == 0:
-                data[i] = NULL
-            elif data[i] != NULL and not loopable(&self.specs[i], &vector):
-                data[i] = NULL
-                rest = [] if rest is None else rest
-                rest.append(i)
+        cdef list rest = []
+        if not self.simple or vector.real == LONG:
+            for i in range(self.n):
+                if self.specs[i].length == 0:
+                    data[i] = NULL
+                elif data[i] != NULL and not loopable(&self.specs[i], &vector):
+                    data[i] = NULL
+                    rest.append(i)
         if self.nbytes < GIL_FREE:
             copy_leaves(self.specs, self.n, data, &vector, load)
         else:
             with nogil:
                 copy_leaves(self.specs, self.n, data, &vector, load)
-        if rest is not None:
-            self.transfer_by_numpy(flat, leaves, rest, load)
+        for i in rest:
+            copy_by_numpy(leaves[i], flat[self.specs[i].start:][:self.specs[i].length], load)
         return 0
 
-    cdef void transfer_by_numpy(self, flat, list leaves, list indices, bint load):
-        for i in indices:
-            slot = flat[self.specs[<Py_ssize_t>i].start:][:self.specs[<Py_ssize_t>i].length]
-            copy_by_numpy(leaves[<Py_ssize_t>i], slot, load)
+    cdef bint look(self, list leaves, cnp.ndarray flat, char** data, bint write) except -1:
+        """Check every leaf and read its data pointer; whether a leaf touches `flat` elsewhere than in its slot.
+
+        Raises where one is not as planned; nothing is written before this has passed (I5). A leaf that is its slot gets
+        the pointer NULL."""
+        cdef Vector vector = self.vector(flat)
+        cdef char* first = vector.data
+        cdef char* last = first + self.size * vector.itemsize
+        cdef const Spec* spec
+        cdef const Array* leaf
+        cdef bint touches = False
+        cdef Py_ssize_t i
+        for i in range(self.n):
+            spec = &self.specs[i]
+            leaf = <const Array*>item_in(leaves, i)
+            if not as_planned(leaf, spec) or (write and not is_writeable(leaf)):
+                self.refuse_leaf(i, leaves[i])
+            data[i] = data_of(leaf)
+            if data[i] + spec.low < last and first < data[i] + spec.high:
+                if spec.plain and spec.real == vector.real and data[i] == first + spec.start * vector.itemsize:
+                    data[i] = NULL
+                else:
+                    touches = True
+        return touches
+
+    cdef int copy(self, list leaves, cnp.ndarray flat, bint load) except -1:
+        """Check all leaves, then copy them from or to `flat`."""
+        cdef char* few[ON_STACK]
+        cdef char** data = &few[0]
+        cdef cnp.ndarray scratch
+        if len(leaves) != self.n:
+            raise ValueError(f"{self.n} leaves are planned; got {len(leaves)}")
+        if self.n > ON_STACK:
+            data = <char**>malloc(self.n * sizeof(char*))
+            if data == NULL:
+                raise MemoryError
+        try:
+            if not self.look(leaves, flat, data, load):
+                self.transfer(flat, data, leaves, load)
+            else:
+                scratch = flat.copy()
+                self.look(leaves, scratch, data, load)
+                self.transfer(scratch, data, leaves, load)
+                if not load:
+                    memcpy(PyArray_DATA(flat), PyArray_DATA(scratch), self.size * flat.itemsize)
+        finally:
+            if data != &few[0]:
+                free(data)
+        return 0
+
+    def scatter(self, list leaves not None, cnp.ndarray flat not None):
+        """Copy `flat` into arrays of exactly the planned shapes, strides and dtypes; `refuse_leaf` tells of others."""
+        self.copy(leaves, flat, True)
+
+    def gather(self, list leaves not None, cnp.ndarray flat not None):
+        """Copy arrays of exactly the planned shapes, strides and dtypes into `flat`; `refuse_leaf` tells of others."""
+        self.copy(leaves, flat, False)
+
+    def fits(self, list leaves not None):
+        """Return whether arrays have exactly the planned shapes, strides and dtypes, are writeable, and lie apart."""
+        cdef Py_ssize_t i
+        cdef const Array* leaf
+        cdef bint apart
+        if len(leaves) != self.n:
+            return False
+        cdef Span* spans = <Span*>malloc(max(1, self.n) * sizeof(Span))
+        if spans == NULL:
+            raise MemoryError
+        for i in range(self.n):
+            leaf = <const Array*>item_in(leaves, i)
+            if not as_planned(leaf, &self.specs[i]) or not is_writeable(leaf):
+                free(spans)
+                return False
+            spans[i].low = data_of(leaf) + self.specs[i].low
+            spans[i].high = data_of(leaf) + self.specs[i].high
+        apart = lie_apart(spans, self.n)
+        free(spans)
+        return apart
+
+    def refuse_leaf(self, index, leaf):
+        """Raise; a derived class has the words for it."""
+        raise ValueError(f"leaf {index} is not as planned")
 
     def fresh(self, cnp.ndarray flat not None):
         """Return new arrays of the planned shapes, strides and dtypes, filled from `flat`."""
@@ -600,7 +773,7 @@ cdef class Plan:
                 spec = &self.specs[i]
                 dtype = <cnp.dtype>self.dtypes[i]
                 Py_INCREF(dtype)
-                leaf = new_array(cnp.ndarray, dtype, spec.nd, spec.shape, spec.strides, NULL, 0, None)
+                leaf = new_array(<PyTypeObject*>cnp.ndarray, dtype, spec.nd, spec.shape, spec.strides, NULL, 0, None)
                 data[i] = <char*>PyArray_DATA(leaf)
                 Py_INCREF(leaf)
                 PyList_SET_ITEM(leaves, i, leaf)
@@ -622,7 +795,7 @@ cdef class Plan:
             spec = &self.specs[i]
             dtype = <cnp.dtype>self.dtypes[i]
             Py_INCREF(dtype)
-            leaf = new_array(cnp.ndarray, dtype, spec.nd, spec.shape, NULL,
+            leaf = new_array(<PyTypeObject*>cnp.ndarray, dtype, spec.nd, spec.shape, NULL,
                              vector.data + spec.start * vector.itemsize, flags, None)
             cnp.set_array_base(leaf, flat)
             Py_INCREF(leaf)
@@ -647,127 +820,30 @@ def copy_by_numpy(leaf, slot, bint load):
 
 # ---- bindings ----------------------------------------------------------------------------------------------------
 
-cdef enum LinkKind:
-    IN_DICT, IN_LIST, IN_ATTRIBUTE, IN_CHILDREN
-
-
-cdef struct Link:
-    LinkKind kind
-    Py_ssize_t index
-    PyObject* container  # borrowed from Binding.links
-    PyObject* key
-    PyObject* child
-
-
 cdef class Binding(Plan):
     """A plan and the arrays of one tree, which are checked and copied at every call.
 
-    `links` are (container, key, child, children): where a container can re-bind a child, it must still be there.
-    A derived class says in `refuse` why a leaf or link is not as it was, and in `vector` what is wrong with a vector.
+    `watch.changed()` gives the number of the first of the tree's containers that holds something else now, or -1. A
+    derived class says in `refuse_link` and `refuse_leaf` what is not as it was; `layout.check_vector` and `check_out`
+    say what is wrong with a vector.
     """
 
     cdef readonly object layout
     cdef readonly object tree
     cdef list leaves
-    cdef list links
-    cdef Link* link
-    cdef Py_ssize_t link_count
-    cdef bint mixed  # real leaves in a complex vector
+    cdef object watch
 
-    def __init__(self, layout, tree, list leaves not None, list links not None, offsets, cnp.dtype dtype not None):
+    def __init__(self, layout, tree, list leaves not None, watch, offsets, cnp.dtype dtype not None):
         super().__init__(
             [leaf.shape for leaf in leaves], [leaf.strides for leaf in leaves],
             tuple([leaf.dtype for leaf in leaves]), offsets, dtype)
-        self.layout, self.tree, self.leaves, self.links = layout, tree, leaves, links
-        self.mixed = self.lanes == 2 and any([leaf.dtype.kind == "f" for leaf in leaves])
-        PyMem_Free(self.link)
-        self.link = <Link*>PyMem_Malloc(max(1, len(links)) * sizeof(Link))
-        if self.link == NULL:
-            raise MemoryError
-        self.link_count = len(links)
-        cdef Py_ssize_t i
-        for i in range(self.link_count):
-            container, key, child, children = links[i]
-            self.link[i].container, self.link[i].key = <PyObject*>container, <PyObject*>key
-            self.link[i].child = <PyObject*>child
-            if type(container) is list:
-                self.link[i].kind, self.link[i].index = IN_LIST, key
-            elif isinstance(container, dict) and children is None:
-                self.link[i].kind = IN_DICT
-            else:
-                self.link[i].kind = IN_ATTRIBUTE if children is None else IN_CHILDREN
+        self.layout, self.tree, self.leaves, self.watch = layout, tree, leaves, watch
 
-    def __dealloc__(self):
-        PyMem_Free(self.link)
-
-    cdef bint holds(self, Py_ssize_t i) except -1:
-        """Whether the child of link i is still in its container."""
-        cdef Link* link = &self.link[i]
-        cdef PyObject* found
-        if link.kind == IN_DICT:
-            found = <PyObject*>PyDict_GetItemWithError(<dict>link.container, <object>link.key)
-            return found == link.child
-        if link.kind == IN_LIST:
-            if link.index >= PyList_GET_SIZE(<list>link.container):
-                return False
-            return <PyObject*>PyList_GET_ITEM(<list>link.container, link.index) == link.child
-        if link.kind == IN_ATTRIBUTE:
-            return getattr(<object>link.container, <str>link.key, None) is <object>link.child
-        children = dict((<tuple>self.links[i])[3](<object>link.container))
-        return children.get(<object>link.key) is <object>link.child
-
-    cdef int check(self, bint write) except -1:
-        """Raise where a leaf or a link is not as it was; nothing is written before this has passed (I5)."""
-        cdef Py_ssize_t i
-        cdef cnp.ndarray leaf
-        for i in range(self.link_count):
-            if not self.holds(i):
-                self.refuse_link(i)
-        for i in range(self.n):
-            leaf = <cnp.ndarray>PyList_GET_ITEM(self.leaves, i)
-            if not as_bound(leaf, &self.specs[i], <PyObject*>self.dtypes[i]) or (
-                    write and not cnp.PyArray_ISWRITEABLE(leaf)):
-                self.refuse_leaf(i, leaf)
-        return 0
-
-    cdef bint overlaps(self, cnp.ndarray flat, char** data) noexcept:
-        """Read the data pointers; leave out leaves that are their slots; whether any other touches `flat`."""
-        cdef Vector vector = self.vector(flat)
-        cdef char* first = vector.data
-        cdef char* last = first + self.size * vector.itemsize
-        cdef const Spec* spec
-        cdef bint found = False
-        cdef Py_ssize_t i
-        for i in range(self.n):
-            spec = &self.specs[i]
-            data[i] = <char*>PyArray_DATA(<cnp.ndarray>PyList_GET_ITEM(self.leaves, i))
-            if data[i] + spec.low < last and first < data[i] + spec.high:
-                if spec.plain and spec.real == vector.real and data[i] == first + spec.start * vector.itemsize:
-                    data[i] = NULL
-                else:
-                    found = True
-        return found
-
-    cdef int copy(self, cnp.ndarray flat, bint load) except -1:
-        """Copy all leaves from or to `flat`; everything has been checked."""
-        cdef char* few[ON_STACK]
-        cdef char** data = &few[0]
-        if self.n > ON_STACK:
-            data = <char**>malloc(self.n * sizeof(char*))
-            if data == NULL:
-                raise MemoryError
-        try:
-            if not self.overlaps(flat, data):
-                self.transfer(flat, data, self.leaves, load)
-            else:
-                scratch = flat.copy()
-                self.overlaps(scratch, data)
-                self.transfer(scratch, data, self.leaves, load)
-                if not load:
-                    memcpy(PyArray_DATA(flat), PyArray_DATA(<cnp.ndarray>scratch), self.size * flat.itemsize)
-        finally:
-            if data != &few[0]:
-                free(data)
+    cdef int check_links(self) except -1:
+        if self.watch is not None:
+            changed = self.watch.changed()
+            if changed >= 0:
+                self.refuse_link(changed)
         return 0
 
     def load(self, flat):
@@ -786,10 +862,10 @@ cdef class Binding(Plan):
         tree
             The bound tree itself.
         """
-        if self.mixed or not self.takes(flat):
+        if not self.takes(flat):
             flat = self.layout.check_vector(flat)
-        self.check(True)
-        self.copy(<cnp.ndarray>flat, True)
+        self.check_links()
+        self.copy(self.leaves, <cnp.ndarray>flat, True)
         return self.tree
 
     def store(self, *, out=None):
@@ -807,15 +883,13 @@ cdef class Binding(Plan):
         """
         if out is None:
             out = aligned_empty(self.size, self.dtype)
-        elif not self.takes(out) or descr_of(<cnp.ndarray>out) != <PyObject*>self.dtype or (
-                not cnp.PyArray_ISWRITEABLE(<cnp.ndarray>out)):
-            self.layout.check_out(out)
-        self.check(False)
-        self.copy(<cnp.ndarray>out, False)
+        elif not self.receives(out):
+            self.layout.check_out(out)[...] = self.store()
+            return out
+        self.check_links()
+        self.copy(self.leaves, <cnp.ndarray>out, False)
         return out
 
-    def refuse_leaf(self, i, leaf):
-        raise NotImplementedError
-
-    def refuse_link(self, i):
-        raise NotImplementedError
+    def refuse_link(self, index):
+        """Raise; a derived class has the words for it."""
+        raise ValueError(f"container {index} holds something else now")

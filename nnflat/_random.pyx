@@ -135,7 +135,7 @@ cdef inline uint64_t joined(const uint32_t* words) noexcept nogil:
 
 # ---- the inverse of the normal tail probability ----
 
-# AS 241, from the constant term up: |p - 1/2| <= 0.425, then sqrt(-log p) <= 5, then beyond.
+# AS 241, from the constant term up: p >= 0.075, then sqrt(-log p) <= 5, then beyond.
 cdef double[8] CENTRE_OVER = [
     3.3871328727963666080e0, 1.3314166789178437745e2, 1.9715909503065514427e3,
     1.3731693765509461125e4, 4.5921953931549871457e4, 6.7265770927008700853e4,
@@ -170,6 +170,7 @@ cdef double[8] FAR_UNDER = [
 cdef double[11] ARTANH = [
     1.0 / 21, 1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13, 1.0 / 11, 1.0 / 9, 1.0 / 7, 1.0 / 5, 1.0 / 3, 1.0,
 ]
+cdef double TAIL = 0.075
 cdef double LOG_2 = 0.693147180559945309417232
 cdef int64_t ROOT_HALF = 0x3FE6A09E667F3BCD     # the bits of sqrt(1/2)
 
@@ -199,15 +200,21 @@ cdef double minus_log(double p) noexcept nogil:
     return -2.0 * s * total - e * LOG_2
 
 
+cdef inline double centre(double p) noexcept nogil:
+    cdef double q = 0.5 - p
+    return q * ratio(CENTRE_OVER, CENTRE_UNDER, 0.180625 - q * q)
+
+
+cdef double tail(double p) noexcept nogil:
+    cdef double r = sqrt(minus_log(p))
+    if r <= 5.0:
+        return ratio(TAIL_OVER, TAIL_UNDER, r - 1.6)
+    return ratio(FAR_OVER, FAR_UNDER, r - 5.0)
+
+
 cdef double tail_quantile(double p) noexcept nogil:
     """Return the z >= 0 with P(Z > z) = p, for p in (0, 1/2]."""
-    cdef double q = 0.5 - p
-    if q <= 0.425:
-        return q * ratio(CENTRE_OVER, CENTRE_UNDER, 0.180625 - q * q)
-    q = sqrt(minus_log(p))
-    if q <= 5.0:
-        return ratio(TAIL_OVER, TAIL_UNDER, q - 1.6)
-    return ratio(FAR_OVER, FAR_UNDER, q - 5.0)
+    return tail(p) if p < TAIL else centre(p)
 
 
 # Parabolas c[0] + c[1] x + c[2] x**2 for x in [-1/2, 1/2); the last row is p = 1/2, and stays 0.
@@ -286,14 +293,24 @@ cdef void normal32(const uint32_t* words, void* out, Py_ssize_t n) noexcept nogi
 
 
 cdef void normal64(const uint32_t* words, void* out, Py_ssize_t n) noexcept nogil:
+    # `centre` is SIMD if it is computed for all (its denominator stays positive), and 85 % need no more.
     cdef double* values = <double*>out
+    cdef double[CHUNK] p
     cdef int64_t word
-    cdef double z
+    cdef Double z
     cdef Py_ssize_t i
     for i in range(n):
         word = <int64_t>joined(words + 2 * i)
-        z = tail_quantile((<double>(word ^ (word >> 63)) + 0.5) * (0.5 / (1ULL << 63)))
-        values[i] = -z if word < 0 else z
+        p[i] = (<double>(word ^ (word >> 63)) + 0.5) * (0.5 / (1ULL << 63))
+    for i in range(n):
+        values[i] = centre(p[i])
+    for i in range(n):
+        if p[i] < TAIL:
+            values[i] = tail(p[i])
+    for i in range(n):
+        z.value = values[i]
+        z.bits |= <uint64_t>(words[2 * i + 1] & 0x80000000u) << 32
+        values[i] = z.value
 
 
 # ---- checking ----

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from nnflat._copy import extent
-from nnflat.tree import Path, format_path
+from nnflat.tree import Flattened, Path, format_path
 
 Axes = tuple[int, ...] | None
 Tie = tuple[int, Axes]
@@ -43,6 +43,22 @@ def find_ties(paths: Sequence[Path], leaves: Sequence[np.ndarray]) -> list[Tie]:
             spans.append((low, high, index))
     _refuse_overlaps(sorted(spans), paths, leaves)
     return ties
+
+
+def refuse_half_ties(flat: Flattened) -> None:
+    """Raise where a leaf that `where` left out is the memory of one that it took."""
+    left = [
+        (path, value)
+        for path, value in zip(flat.static_paths, flat.statics, strict=True)
+        if isinstance(value, np.ndarray)
+    ]
+    paths = [*flat.paths, *(path for path, _ in left)]
+    ties = find_ties(paths, [*flat.leaves, *(value for _, value in left)])
+    for path, (owner, _) in zip(paths[len(flat.paths) :], ties[len(flat.paths) :], strict=True):
+        if owner < len(flat.paths):
+            raise ValueError(
+                f"{format_path(path)} and {format_path(paths[owner])} are tied; where= must take both or none"
+            )
 
 
 def permutation(owner: np.ndarray, leaf: np.ndarray) -> Axes:

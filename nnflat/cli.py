@@ -178,9 +178,11 @@ def _print_report(report: dict[str, Any], *, as_json: bool) -> None:
     solved = threshold is not None and report["fitness"] >= threshold
     goal = "" if threshold is None else f" ({'solved' if solved else 'not solved'}: {threshold:g} is needed)"
     print(f"{report['environment']}: mean return {report['fitness']:.2f} over 100 fresh episodes{goal}")
+    rule = report["stopped_by"]
+    end = {"generations": "stopped", "interrupted": "interrupted"}.get(rule, f"stopped by {rule}")
     print(
-        f"stopped by {report['stopped_by']} after {report['generations']} generations, "
-        f"{report['evaluations']:,} evaluations, {report['steps']:,} steps"
+        f"{end} after {report['generations']:,} generations, {report['evaluations']:,} evaluations, "
+        f"{report['steps']:,} steps"
     )
     print(f"wrote {report['policy']} and {report['curve']}")
 

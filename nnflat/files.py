@@ -65,8 +65,10 @@ def save(path: PathLike, tree: object, *, meta: Mapping[str, Any] | None = None)
     form = _format(path)
     parameters, aliases = _parameters(tree)
     architecture, found = describe(tree, form.holds)
-    if unfit := [name for name in parameters if name not in found or name == RESERVED]:
-        raise ValueError(f"a {form.NAME} file cannot hold {', '.join(unfit)}, for its name or its dtype")
+    if unfit := [name for name in parameters if name not in found]:
+        raise ValueError(f"{', '.join(unfit)}: no {form.NAME} file can hold the dtype")
+    if RESERVED in found:
+        raise ValueError(f"{RESERVED} is what a file calls its own notes; an array needs another name")
     arrays = {name: found[name] for name in (*parameters, *found) if name not in aliases}
     ours = {"version": __version__, "architecture": architecture, "aliases": aliases, "meta": _checked(meta)}
     with _replacing(path) as file:

@@ -11,7 +11,7 @@ I7  No raw pointer outlives a call.
 
 from __future__ import annotations
 
-import copy
+import math
 import operator
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,25 +21,29 @@ from typing import Any
 import numpy as np
 
 from nnflat import tree as _tree
-from nnflat._copy import Binding, Plan, aligned_empty
+from nnflat._copy import Plan, aligned_empty
+from nnflat._gradient import flatten_grad
+from nnflat._lift import Lifted
+from nnflat._statics import brief, copy_statics
 from nnflat._table import aligned, html_table
-from nnflat._ties import Axes, find_ties
+from nnflat._ties import Axes, find_ties, refuse_half_ties
 from nnflat._vector import check_array, check_length, check_out
+from nnflat._walk import Way
+from nnflat.bound import Bound, StructureChanged
 from nnflat.tree import Path, format_path
+
+__all__ = ["Bound", "Layout", "StructureChanged", "destructure"]
 
 Where = Callable[[Path, np.ndarray], bool]
 
 
-class StructureChanged(ValueError):
-    """A tree is not as it was when it was bound; `layout.bind(tree)` again to adopt it."""
-
-
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a parameter stands in the tree: its path, its slot, and how its axes permute the slot's leaf (ties)."""
+    """Where a parameter stands: its path, its slot, its shape, and how its axes permute the slot's leaf (ties)."""
 
     path: Path
     slot: int
+    shape: tuple[int, ...]
     axes: Axes
 
 
@@ -80,8 +84,11 @@ def destructure(tree: Any, *, where: Where | None = None, dtype: Any = None) -> 
     >>> layout.restructure(np.arange(3.0))
     {'weight': array([[0., 1.]]), 'bias': array([2.])}
     """
-    layout = Layout.of(tree, where=where, dtype=dtype)
-    return layout.destructure(tree), layout
+    layout, leaves = _describe(tree, where, dtype)
+    flat = aligned_empty(layout.size, layout.dtype)
+    strides = [leaf.strides for leaf in leaves]
+    Plan(layout.shapes, strides, layout.dtypes, layout.offsets.tolist(), layout.dtype).gather(leaves, flat)
+    return flat, layout
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -127,24 +134,7 @@ class Layout(Mapping):
         >>> Layout.of([np.zeros(2), np.zeros(3)]).offsets
         array([0, 2, 5])
         """
-        flat = _tree.flatten(tree, where)
-        ties = find_ties(flat.paths, flat.leaves)
-        if where is not None:
-            _refuse_half_ties(flat)
-        owners = [index for index, (owner, _) in enumerate(ties) if owner == index]
-        leaves = [flat.leaves[owner] for owner in owners]
-        slot_of = {owner: slot for slot, owner in enumerate(owners)}
-        return cls(
-            structure=flat.structure,
-            paths=tuple(flat.paths[owner] for owner in owners),
-            shapes=tuple(leaf.shape for leaf in leaves),
-            dtypes=tuple(leaf.dtype for leaf in leaves),
-            dtype=_flat_dtype(leaves, dtype),
-            places=tuple(Place(path, slot_of[o], axes) for path, (o, axes) in zip(flat.paths, ties, strict=True)),
-            _strides=tuple(_fresh_strides(leaf) for leaf in leaves),
-            _static_paths=tuple(flat.static_paths),
-            _statics=tuple(_copy_statics(flat.statics)),
-        )
+        return _describe(tree, where, dtype)[0]
 
     # ---- copies --------------------------------------------------------------------------------------------------
 
@@ -157,7 +147,12 @@ class Layout(Mapping):
         >>> Layout.of([np.zeros(2)]).destructure([np.ones(2)])
         array([1., 1.])
         """
-        return self.bind(tree).store(out=out)
+        flat = aligned_empty(self.size, self.dtype) if out is None else out
+        leaves = self._follow(tree) if self._plan.receives(flat) else None
+        if leaves is None:
+            return self.bind(tree).store(out=flat)
+        self._plan.gather(leaves, flat)
+        return flat
 
     def restructure(self, flat: np.ndarray, *, out: Any = None) -> Any:
         """Copy a flat vector into a new tree, or into the arrays of `out`.
@@ -185,9 +180,12 @@ class Layout(Mapping):
         >>> Layout.of({"weight": np.ones((1, 2))}).restructure(np.arange(2.0))
         {'weight': array([[0., 1.]])}
         """
-        if out is not None:
+        if out is None:
+            return self._unflatten(self._plan.fresh(self.check_vector(flat)))
+        if (leaves := self._follow(out)) is None:
             return self.bind(out).load(flat)
-        return self._unflatten(self._plan.fresh(self.check_vector(flat)))
+        self._plan.scatter(leaves, self.check_vector(flat))
+        return out
 
     def bind(self, tree: Any) -> Bound:
         """Walk a tree of this layout once; return what copies between its arrays and flat vectors many times.
@@ -226,43 +224,7 @@ class Layout(Mapping):
         >>> layout.flatten_grad({"weight": np.array([1.0, 2.0]), "bias": None})
         array([1., 2., 0.])
         """
-        flat = _tree.flatten(tree)
-        grads = dict(zip(flat.paths, flat.leaves, strict=True))
-        empty = {path for path, value in zip(flat.static_paths, flat.statics, strict=True) if value is None}
-        found = [self._gradient(place, grads, empty) for place in self.places]
-        self._refuse_stray(grads)
-        out = aligned_empty(self.size, self.dtype) if out is None else check_out(out, self.size, self.dtype)
-        total = np.zeros(self.size, self.dtype)
-        windows = [self._window(total, slot) for slot in range(len(self.paths))]
-        for place, grad in zip(self.places, found, strict=True):
-            if grad is not None:
-                window = windows[place.slot] if place.axes is None else windows[place.slot].transpose(place.axes)
-                window += grad
-        np.copyto(out, total)
-        return out
-
-    def _gradient(self, place: Place, grads: dict, empty: set[Path]) -> np.ndarray | None:
-        grad, name = grads.get(place.path), format_path(place.path)
-        if grad is None:
-            if not any(place.path[:end] in empty for end in range(len(place.path) + 1)):
-                raise ValueError(f"the tree has no gradient at {name}; None stands for zero")
-            return None
-        shape = self._place_shape(place)
-        if grad.shape != shape:
-            raise ValueError(f"the gradient at {name} has shape {grad.shape}; the layout needs {shape}")
-        if grad.dtype.kind == "c" and self.dtypes[place.slot].kind != "c" and np.any(grad.imag):
-            raise ValueError(f"the gradient at {name} is complex; the leaf is {self.dtypes[place.slot]}")
-        return grad if self.dtypes[place.slot].kind == "c" else grad.real
-
-    def _refuse_stray(self, grads: dict[Path, np.ndarray]) -> None:
-        known = {place.path for place in self.places} | set(self._static_paths)
-        for path in grads:
-            if not any(path[:end] in known for end in range(len(path) + 1)):
-                raise ValueError(f"the tree has a gradient at {format_path(path)}, where the layout has no parameter")
-
-    def _place_shape(self, place: Place) -> tuple[int, ...]:
-        shape = self.shapes[place.slot]
-        return shape if place.axes is None else tuple(shape[axis] for axis in place.axes)
+        return flatten_grad(self, tree, out)
 
     # ---- views ---------------------------------------------------------------------------------------------------
 
@@ -294,8 +256,8 @@ class Layout(Mapping):
         for path, dtype, needed in zip(self.paths, self.dtypes, self._view_dtypes, strict=True):
             if flat.dtype != needed:
                 raise TypeError(
-                    f"view needs a vector of the leaves' dtype; {format_path(path)} is {dtype}, the vector {flat.dtype}:"
-                    f" layout.astype(np.{flat.dtype.name}).view shares, layout.restructure copies"
+                    f"view needs a vector of the leaves' dtype; {format_path(path)} is {dtype}, the vector"
+                    f" {flat.dtype}: layout.astype(np.{flat.dtype.name}).view shares, layout.restructure copies"
                 )
         if traced or not flat.flags.c_contiguous:
             return self._unflatten([self._window(flat, slot) for slot in range(len(self.paths))])
@@ -324,7 +286,9 @@ class Layout(Mapping):
         if flat.ndim not in (1, 2) or flat.shape[-1] != self.size:
             raise ValueError(f"a vector ({self.size},) or population (pop, {self.size}) is needed; got {flat.shape}")
         arrays = [self._window(flat, slot) for slot in range(len(self.paths))]
-        return {format_path(place.path): _permute(arrays[place.slot], place.axes, flat.ndim - 1) for place in self.places}
+        return {
+            format_path(place.path): _permute(arrays[place.slot], place.axes, flat.ndim - 1) for place in self.places
+        }
 
     def _window(self, flat: np.ndarray, slot: int) -> np.ndarray:
         """Return leaf `slot` of a vector, or of each row of a population, in the vector's precision."""
@@ -351,7 +315,7 @@ class Layout(Mapping):
         """
         slots = self._slots(key)
         if slots != list(range(slots[0], slots[0] + len(slots))):
-            raise KeyError(f"the leaves of {_name(key)} do not stand together, for one of them is tied to another place")
+            raise KeyError(f"the leaves of {_name(key)} do not stand together: one is tied to a leaf elsewhere")
         return slice(int(self.offsets[slots[0]]), int(self.offsets[slots[-1] + 1]))
 
     def __iter__(self) -> Iterator[str]:
@@ -374,8 +338,8 @@ class Layout(Mapping):
         for place in self.places:
             for end in range(len(place.path) + 1):
                 below.setdefault(place.path[:end], set()).add(place.slot)
-        slots = {path: sorted(found) for path, found in below.items()}
-        return {format_path(path): found for path, found in slots.items()} | slots
+        slots: dict[Hashable, list[int]] = {path: sorted(found) for path, found in below.items()}
+        return {format_path(path): slots[path] for path in below} | slots
 
     def path_of(self, index: int) -> Path:
         """Return the path of the leaf that element `index` of the flat vector belongs to.
@@ -416,7 +380,7 @@ class Layout(Mapping):
             for slot in self._slots(key):
                 segment = flat[self.offsets[slot] : self.offsets[slot + 1]]
                 shape = self.shapes[slot]
-                if segment.size == 2 * np.prod(shape, dtype=int) and segment.size:  # pairs
+                if segment.size == 2 * math.prod(shape) and segment.size:  # pairs
                     shape, value = (*shape, 2), np.asarray(value)[..., np.newaxis]
                 segment.reshape(shape)[...] = value
         return flat
@@ -451,7 +415,7 @@ class Layout(Mapping):
     def offsets(self) -> np.ndarray:
         """Return where each leaf starts in the flat vector, and at the end its size: (len + 1,) integers."""
         lengths = [
-            int(np.prod(shape, dtype=np.int64)) * (2 if dtype.kind == "c" and self._pairs else 1)
+            math.prod(shape) * (2 if dtype.kind == "c" and self._pairs else 1)
             for shape, dtype in zip(self.shapes, self.dtypes, strict=True)
         ]
         offsets = np.cumsum([0, *lengths], dtype=np.int64)
@@ -471,7 +435,15 @@ class Layout(Mapping):
     @property
     def statics(self) -> dict[Path, Any]:
         """Return what is carried along, by path; copies of the layout's own."""
-        return dict(zip(self._static_paths, _copy_statics(self._statics), strict=True))
+        return dict(zip(self._static_paths, copy_statics(self._statics), strict=True))
+
+    @cached_property
+    def owners(self) -> tuple[int, ...]:
+        """Return for each slot the index in `places` of its owner, the first place of that slot."""
+        first: dict[int, int] = {}
+        for index, place in enumerate(self.places):
+            first.setdefault(place.slot, index)
+        return tuple(first.values())
 
     @property
     def _pairs(self) -> bool:
@@ -487,9 +459,25 @@ class Layout(Mapping):
     def _plan(self) -> Plan:
         return Plan(self.shapes, self._strides, self.dtypes, self.offsets.tolist(), self.dtype)
 
+    @cached_property
+    def _way(self) -> Way:
+        return _tree.way(self.structure, self._statics)
+
+    def _follow(self, tree: Any) -> list[np.ndarray] | None:
+        """Return the leaves of a tree as `match` does, where they are easily found; else None, and `match` has to."""
+        leaves = self._way.follow(tree)
+        if leaves is not None and len(self.places) > len(self.paths):
+            owners = [leaves[index] for index in self.owners]
+            pairs = zip(self.places, leaves, strict=True)
+            if any(place.axes or leaf is not owners[place.slot] for place, leaf in pairs):
+                return None
+            leaves = owners
+        return leaves if leaves is not None and self._plan.fits(leaves) else None
+
     def _unflatten(self, arrays: list[np.ndarray]) -> Any:
-        leaves = [_permute(arrays[place.slot], place.axes, 0) for place in self.places]
-        return _tree.unflatten(self.structure, leaves, _copy_statics(self._statics))
+        if len(self.places) > len(arrays):
+            arrays = [_permute(arrays[place.slot], place.axes, 0) for place in self.places]
+        return self._way.build(arrays, copy_statics(self._statics))
 
     def _identity(self) -> tuple:
         return self.structure, self.paths, self.shapes, self.dtypes, self.dtype, self.places
@@ -508,14 +496,14 @@ class Layout(Mapping):
         return {name: vars(self)[name] for name in self.__dataclass_fields__}
 
     def _rows(self) -> list[tuple[str, ...]]:
-        rows = [("path", "shape", "dtype", "tied to", "offset")]
+        rows: list[tuple[str, ...]] = [("path", "shape", "dtype", "tied to", "offset")]
         for place in self.places:
-            path, slot = self.paths[place.slot], place.slot
+            path = self.paths[place.slot]
             tied = "" if path == place.path else format_path(path) + (".T" if place.axes else "")
-            shape, dtype = self._place_shape(place), self.dtypes[slot]
-            rows.append((format_path(place.path), str(shape), str(dtype), tied, str(self.offsets[slot])))
+            dtype, offset = self.dtypes[place.slot], self.offsets[place.slot]
+            rows.append((format_path(place.path), str(place.shape), str(dtype), tied, str(offset)))
         for path, value in zip(self._static_paths, self._statics, strict=True):
-            rows.append((format_path(path), *_brief(value), "", "static"))
+            rows.append((format_path(path), *brief(value), "", "static"))
         return rows
 
     def _summary(self) -> str:
@@ -534,13 +522,15 @@ class Layout(Mapping):
 
     def check_vector(self, flat: Any) -> np.ndarray:
         """Return `flat` as a vector that the copies can read; raise TypeError or ValueError where it is none."""
+        if self._plan.takes(flat):
+            return flat
         flat = check_array(flat, "flat")
         check_length(flat, self.size, "flat")
         if flat.dtype.kind == "c":
             self._refuse_imaginary(flat)
             flat = flat if self.dtype.kind == "c" else flat.real
         elif self.dtype.kind == "c":
-            flat = flat.astype(self.dtype)
+            flat = flat.astype(np.result_type(flat.dtype, np.complex64))
         return np.ascontiguousarray(flat, flat.dtype.newbyteorder("="))
 
     def _refuse_imaginary(self, flat: np.ndarray) -> None:
@@ -554,105 +544,34 @@ class Layout(Mapping):
         """Return `out` if a flat vector of this layout can be written into it; raise TypeError or ValueError."""
         return check_out(out, self.size, self.dtype)
 
-    def match(self, tree: Any) -> list[np.ndarray]:
-        """Return the leaves of a tree of this layout in the order of the vector; raise ValueError where it is not."""
-        flat = _tree.flatten(tree)
-        found = dict(zip(flat.paths, flat.leaves, strict=True))
-        leaves = []
-        for place in self.places:
-            if place.path not in found:
-                raise ValueError(f"the tree has no parameter at {format_path(place.path)}; the layout needs one")
-            leaves.append(found.pop(place.path))
-            self._refuse_other(leaves[-1], place)
-        if more := found.keys() - set(self._static_paths):
-            raise ValueError(f"the tree has a parameter at {format_path(min(more, key=str))} that the layout has not")
-        self._refuse_other_ties(leaves)
-        return [leaves[self._owners[slot]] for slot in range(len(self.paths))]
-
-    def _refuse_other(self, leaf: np.ndarray, place: Place) -> None:
-        shape, dtype = self._place_shape(place), self.dtypes[place.slot]
-        if leaf.shape != shape:
-            raise ValueError(f"{format_path(place.path)} has shape {leaf.shape}; the layout needs {shape}")
-        if leaf.dtype != dtype:
-            raise ValueError(f"{format_path(place.path)} is {leaf.dtype}; the layout needs {dtype}")
-
-    def _refuse_other_ties(self, leaves: list[np.ndarray]) -> None:
-        ties = find_ties([place.path for place in self.places], leaves)
-        for place, (owner, axes) in zip(self.places, ties, strict=True):
-            mine, its = self.paths[place.slot], self.places[owner].path
-            if (mine, place.axes) != (its, axes):
-                tied = f"tied to {format_path(its)}" if its != place.path else "not tied"
-                needs = f"tied to {format_path(mine)}" if mine != place.path else "not tied"
-                raise ValueError(f"{format_path(place.path)} is {tied} in the tree; in the layout it is {needs}")
-
-    @cached_property
-    def _owners(self) -> list[int]:
-        """Return for each slot the index of the place that owns it."""
-        first: dict[int, int] = {}
-        for index, place in enumerate(self.places):
-            first.setdefault(place.slot, index)
-        return [first[slot] for slot in range(len(self.paths))]
-
-
-class Bound(Binding):
-    """A tree walked once, to be copied from and to flat vectors many times. Made by `layout.bind(tree)`.
-
-    `load(flat)` writes a flat vector into the arrays of the tree, `store(out=)` the arrays into a flat vector. At every
-    call each array is looked at again: one that was re-bound, resized or retyped since `bind` raises StructureChanged.
-
-    Examples
-    --------
-    >>> model = {"bias": np.zeros(2)}
-    >>> bound = Layout.of(model).bind(model)
-    >>> bound.load(np.ones(2))
-    {'bias': array([1., 1.])}
-    >>> bound.store()
-    array([1., 1.])
-    """
-
-    def __init__(self, layout: Layout, tree: Any) -> None:
-        leaves = layout.match(tree)
-        links = _tree.links(tree, [place.path for place in layout.places])
-        self._link_paths = [path for path, *_ in links]
-        super().__init__(layout, tree, leaves, [tuple(link) for _, *link in links], layout.offsets.tolist(), layout.dtype)
-
-    def refuse_link(self, index: int) -> None:
-        """Raise for a container that no longer holds what it held at `bind`."""
-        path = format_path(self._link_paths[index])
-        raise StructureChanged(f"{path} was re-bound since bind; bind the tree again to adopt what stands there now")
-
-    def refuse_leaf(self, index: int, leaf: np.ndarray) -> None:
-        """Raise for a leaf that is not as it was at `bind`, or is read-only."""
-        layout, path = self.layout, format_path(self.layout.paths[index])
-        if leaf.shape != layout.shapes[index]:
-            raise StructureChanged(f"{path} has shape {leaf.shape} now; at bind it had {layout.shapes[index]}")
-        if leaf.dtype != layout.dtypes[index]:
-            raise StructureChanged(f"{path} is {leaf.dtype} now; at bind it was {layout.dtypes[index]}")
-        if not leaf.flags.writeable:
-            raise ValueError(f"{path} is read-only; nothing was written")
-        raise StructureChanged(f"{path} has other strides than at bind; bind the tree again to adopt them")
-
-    def __reduce__(self) -> tuple:
-        return Bound, (self.layout, self.tree)
-
-
-@dataclass(frozen=True, slots=True)
-class Lifted:
-    """A function of a tree as a function of a flat vector; equal where layout, function and argnum are."""
-
-    layout: Layout
-    fn: Callable
-    argnum: int
-
-    def __call__(self, *args: Any, **options: Any) -> Any:
-        """Call the function with a view of the flat vector in the place of the tree."""
-        if self.argnum >= len(args):
-            raise TypeError(f"the flat vector is argument {self.argnum} (by position); got {len(args)} arguments")
-        model = self.layout.view(args[self.argnum])
-        return self.fn(*args[: self.argnum], model, *args[self.argnum + 1 :], **options)
-
 
 # ---- making a layout ---------------------------------------------------------------------------------------------
+
+
+def _describe(tree: Any, where: Where | None, dtype: Any) -> tuple[Layout, list[np.ndarray]]:
+    """Return the layout of a tree, and its leaves, one a slot."""
+    flat = _tree.flatten(tree, where)
+    ties = find_ties(flat.paths, flat.leaves)
+    if where is not None:
+        refuse_half_ties(flat)
+    owners = [index for index, (owner, _) in enumerate(ties) if owner == index]
+    leaves = [flat.leaves[owner] for owner in owners]
+    slot_of = {owner: slot for slot, owner in enumerate(owners)}
+    layout = Layout(
+        structure=flat.structure,
+        paths=tuple(flat.paths[owner] for owner in owners),
+        shapes=tuple(leaf.shape for leaf in leaves),
+        dtypes=tuple(leaf.dtype for leaf in leaves),
+        dtype=_flat_dtype(leaves, dtype),
+        places=tuple(
+            Place(path, slot_of[owner], leaf.shape, axes)
+            for path, leaf, (owner, axes) in zip(flat.paths, flat.leaves, ties, strict=True)
+        ),
+        _strides=tuple(_fresh_strides(leaf) for leaf in leaves),
+        _static_paths=tuple(flat.static_paths),
+        _statics=tuple(copy_statics(flat.statics)),
+    )
+    return layout, leaves
 
 
 def _inexact(dtype: Any) -> np.dtype:
@@ -681,35 +600,6 @@ def _fresh_strides(leaf: np.ndarray) -> tuple[int, ...]:
     return tuple(strides)
 
 
-def _refuse_half_ties(flat: _tree.Flattened) -> None:
-    """Raise where a leaf that `where` left out is the memory of one that it took."""
-    left = [
-        (path, value)
-        for path, value in zip(flat.static_paths, flat.statics, strict=True)
-        if isinstance(value, np.ndarray)
-    ]
-    paths = [*flat.paths, *(path for path, _ in left)]
-    ties = find_ties(paths, [*flat.leaves, *(value for _, value in left)])
-    for path, (owner, _) in zip(paths[len(flat.paths) :], ties[len(flat.paths) :], strict=True):
-        if owner < len(flat.paths):
-            raise ValueError(
-                f"{format_path(path)} and {format_path(paths[owner])} are tied; where= must take both or none"
-            )
-
-
-def _copy_statics(statics: Sequence[Any]) -> list[Any]:
-    """Copy what can be copied, ties among them kept; what cannot (modules, locks, files) is shared."""
-    memo: dict[int, Any] = {}
-    return [value if isinstance(value, _tree.IMMUTABLE) else _deepcopy(value, memo) for value in statics]
-
-
-def _deepcopy(value: Any, memo: dict[int, Any]) -> Any:
-    try:
-        return copy.deepcopy(value, memo)
-    except TypeError:
-        return value
-
-
 def _permute(array: np.ndarray, axes: Axes, leading: int) -> np.ndarray:
     if axes is None:
         return array
@@ -718,11 +608,3 @@ def _permute(array: np.ndarray, axes: Axes, leading: int) -> np.ndarray:
 
 def _name(key: object) -> str:
     return format_path(key) if isinstance(key, tuple) else str(key)
-
-
-def _brief(value: object) -> tuple[str, str]:
-    """Return what a static is, in two cells: shape and dtype of an array, else the value, shortened, and its type."""
-    if isinstance(value, np.ndarray):
-        return str(value.shape), str(value.dtype)
-    text = getattr(value, "__name__", None) or repr(value)
-    return text if len(text) <= 24 else text[:21] + "...", type(value).__name__

@@ -15,14 +15,16 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import operator
 import types
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from nnflat._foreign import foreign_array
+from nnflat._walk import Watch, Way
 
 Path = tuple[Hashable, ...]
 
@@ -104,13 +106,14 @@ def attributes(node: object) -> dict[str, Any]:
 
 
 def _rebuild_attributes(cls: type, children: dict, aux: None) -> object:
-    node = object.__new__(cls)
+    node: object = object.__new__(cls)
     for name, child in children.items():
         object.__setattr__(node, name, child)
     return node
 
 
-_SEQUENCE = {"children": enumerate, "rebuild": lambda cls, children, aux: cls(children.values())}
+_LIST = NodeType(children=enumerate, rebuild=lambda cls, children, aux: cls(children.values()))
+_TUPLE = dataclasses.replace(_LIST, frozen=True)
 _NAMEDTUPLE = NodeType(
     children=lambda node: zip(node._fields, node, strict=True),
     rebuild=lambda cls, children, aux: tuple.__new__(cls, children.values()),
@@ -125,8 +128,8 @@ _BUILTIN: dict[type, NodeType] = {
         rebuild=lambda cls, children, aux: cls(aux, children),
         aux=lambda node: node.default_factory,
     ),
-    list: NodeType(**_SEQUENCE),
-    tuple: NodeType(**_SEQUENCE, frozen=True),
+    list: _LIST,
+    tuple: _TUPLE,
 }
 _ATTRIBUTES = NodeType(children=attributes, rebuild=_rebuild_attributes)
 _FROZEN_ATTRIBUTES = dataclasses.replace(_ATTRIBUTES, frozen=True)
@@ -139,8 +142,8 @@ _static_names: dict[type, frozenset] = {}  # for classes that are nodes by thems
 @functools.cache
 def _protocol(frozen: bool) -> NodeType:
     return NodeType(
-        children=lambda node: node.__tree_children__(),
-        rebuild=lambda cls, children, aux: cls.__tree_rebuild__(children),
+        children=operator.methodcaller("__tree_children__"),
+        rebuild=lambda cls, children, aux: cls.__tree_rebuild__(children),  # type: ignore[attr-defined]
         frozen=frozen,
     )
 
@@ -170,8 +173,8 @@ def children_of(node: object, kind: NodeType) -> dict:
 
 
 IMMUTABLE = (
-    type(None), bool, int, float, complex, str, bytes, type, range, slice, type(Ellipsis), np.generic, np.dtype, np.ufunc,
-    types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType,
+    type(None), bool, int, float, complex, str, bytes, type, range, slice, type(Ellipsis),
+    np.generic, np.dtype, np.ufunc, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType,
 )  # fmt: skip
 _ATOMS = (*IMMUTABLE, np.random.Generator, np.random.RandomState, np.random.BitGenerator)
 
@@ -231,7 +234,8 @@ def register(
 def _refuse_registration(cls: type, children: object, rebuild: object) -> None:
     if not isinstance(cls, type):
         raise TypeError(f"register needs a class; got {cls!r}")
-    if issubclass(cls, (np.ndarray, *_ATOMS)) or cls.__module__ == "builtins" or cls in _BUILTIN or foreign_array(cls):
+    taken = issubclass(cls, (np.ndarray, *_ATOMS)) or cls.__module__ == "builtins" or cls in _BUILTIN
+    if taken or foreign_array(cls):
         raise TypeError(f"{cls.__qualname__} cannot be registered as a node: it is a leaf, a static or built in")
     if (children is None) != (rebuild is None):
         raise TypeError(f"register({cls.__qualname__}) needs both children= and rebuild=, or neither")
@@ -301,39 +305,66 @@ def _visit_array(array: np.ndarray, path: Path, flat: Flattened) -> Leaf | Stati
 
 def unflatten(structure: Structure, leaves: list, statics: list) -> Any:
     """Put a tree together again; shares the leaves and statics that it is given."""
-    if isinstance(structure, Leaf):
-        return leaves[structure.index]
-    if isinstance(structure, Static):
-        return statics[structure.index]
-    values = [unflatten(child, leaves, statics) for child in structure.children]
-    kind = node_type(structure.cls)
-    if kind is None:
-        raise TypeError(f"{structure.cls.__qualname__} is no class of nodes here; register it with nnflat.tree.register")
-    return kind.rebuild(structure.cls, dict(zip(structure.keys, values, strict=True)), structure.aux)
+    return way(structure, statics).build(leaves, statics)
 
 
-def links(tree: object, paths: list[Path]) -> list[tuple[Path, Any, Hashable, Any, Callable | None]]:
-    """Return where the nodes and leaves on the way to `paths` could be re-bound.
+def watch(tree: object, paths: list[Path]) -> tuple[Watch | None, list[Path]]:
+    """Return a Watch over the containers that could re-bind what is on the way to `paths`, and its links' paths.
 
-    Each is (path, container, key, child, children), where `children` is None if the child is an item or attribute of
-    the container, else the function that gives the container's children. Frozen containers are left out.
+    Frozen containers are left out; None where no container is left.
     """
-    found: list[tuple[Path, Any, Hashable, Any, Callable | None]] = []
-    known: dict[Path, tuple[NodeType | None, dict]] = {}
-    seen: set[Path] = set()
+    links: dict[Path, tuple[Any, int, Hashable, Any, Callable | None]] = {}
+    nodes: dict[Path, tuple[NodeType | None, dict, dict]] = {}
     for path in paths:
         node: Any = tree
         for end, key in enumerate(path, 1):
-            if path[: end - 1] not in known:
+            above, here = path[: end - 1], path[:end]
+            if above not in nodes:
                 kind = node_type(type(node))
-                known[path[: end - 1]] = kind, children_of(node, kind) if kind else {}
-            kind, children = known[path[: end - 1]]
-            if path[:end] not in seen and kind is not None and not kind.frozen:
+                children = children_of(node, kind) if kind else {}
+                nodes[above] = kind, children, {key: position for position, key in enumerate(children)}
+            kind, children, positions = nodes[above]
+            if here not in links and kind is not None and not kind.frozen:
                 plain = kind.children is attributes or type(node) in _BUILTIN
-                found.append((path[:end], node, key, children[key], None if plain else kind.children))
-            seen.add(path[:end])
+                links[here] = node, positions[key], key, children[key], None if plain else kind.children
             node = children[key]
-    return found
+    return (Watch(list(links.values())) if links else None), list(links)
+
+
+def way(structure: Structure, statics: Sequence[Any]) -> Way:
+    """Return the Way through trees of a structure that carry statics of these classes."""
+    queue = deque([Node(tuple, (0,), (structure,))])
+    nodes = []
+    numbers = 1
+    while queue:
+        node = queue.popleft()
+        steps: list[tuple[Hashable, str, int, type | None]] = []
+        for key, child in zip(node.keys, node.children, strict=True):
+            if isinstance(child, Node):
+                queue.append(child)
+                steps.append((key, "node", numbers, None))
+                numbers += 1
+            elif isinstance(child, Leaf):
+                steps.append((key, "leaf", child.index, None))
+            else:
+                steps.append((key, "static", child.index, type(statics[child.index])))
+        nodes.append((node.cls, *_passage(node), steps))
+    return Way(nodes)
+
+
+def _passage(node: Node) -> tuple[str, Callable | None, Callable | None]:
+    """Return how a Way gets into a node: the access, the function for the children, and the one to make a node."""
+    kind = node_type(node.cls)
+    if kind is None:
+        raise TypeError(f"{node.cls.__qualname__} is no class of nodes here: nnflat.tree.register it")
+    if node.cls in (dict, list, tuple):
+        return node.cls.__name__, None, None
+    access = "tuple" if kind is _NAMEDTUPLE else "dict" if node.cls in _BUILTIN else "children"
+    return access, kind.children, functools.partial(_rebuild, kind, node.cls, node.aux)
+
+
+def _rebuild(kind: NodeType, cls: type, aux: Any, children: dict) -> Any:
+    return kind.rebuild(cls, children, aux)
 
 
 # ---- what must not hide in a tree --------------------------------------------------------------------------------

@@ -382,9 +382,19 @@ def test_a_parameter_that_the_format_cannot_hold_is_refused_by_name(tensors):
     assert not tensors.exists()
 
 
-def test_the_reserved_name_is_refused(path):
+@pytest.mark.parametrize("array", [np.ones(2), np.arange(2)], ids=["parameter", "static"])
+def test_the_reserved_name_is_refused(array, path):
     with pytest.raises(ValueError, match="__metadata__"):
-        save(path, {"__metadata__": np.ones(2)})
+        save(path, {"__metadata__": array})
+
+
+def test_two_paths_of_one_printed_name_are_refused(path):
+    class Key(str):
+        def __repr__(self):
+            return "key"
+
+    with pytest.raises(ValueError, match="two paths"):
+        save(path, {Key("a b"): np.ones(1), Key("b a"): np.ones(1)})
 
 
 @pytest.mark.parametrize("meta", [{"a": object()}, {1: 2}, {"a": np.float32(1)}], ids=str)

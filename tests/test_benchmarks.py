@@ -1,0 +1,86 @@
+"""The benchmarks run: each of them once, found as asv finds them, by name."""
+
+import importlib
+import pkgutil
+import re
+import subprocess
+import sys
+from inspect import getmembers, isclass, isfunction
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+SUITE = Path(__file__).parents[1] / "asv_bench"
+NAME = re.compile("(time|timeraw|track|mem|peakmem)_")
+
+
+@pytest.fixture(scope="module")
+def suite():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(SUITE)
+        package = importlib.import_module("benchmarks")
+        yield [
+            importlib.import_module(f"benchmarks.{module.name}")
+            for module in pkgutil.iter_modules(package.__path__)
+        ]
+
+
+@pytest.fixture(scope="module")
+def benchmarks(suite):
+    """Every benchmark as (name, what has its parameters, function), of modules and of classes."""
+    found = []
+    for module in suite:
+        functions = [(name, one, one) for name, one in getmembers(module, isfunction) if NAME.match(name)]
+        for _, cls in getmembers(module, isclass):
+            if cls.__module__ == module.__name__:
+                functions += [
+                    (f"{cls.__name__}.{name}", cls, method.__get__(cls()))
+                    for name, method in getmembers(cls, isfunction)
+                    if NAME.match(name)
+                ]
+        found += functions
+    return found
+
+
+def combinations(owner):
+    """Return the arguments of every run, as asv reads `params`: of one parameter or of several."""
+    params = getattr(owner, "params", ())
+    several = params and isinstance(params[0], list | tuple)
+    return list(product(*(params if several else [params]))) if params else [()]
+
+
+def python(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+def test_there_are_benchmarks(benchmarks):
+    assert len(benchmarks) >= 3
+
+
+def test_every_benchmark_runs_once(benchmarks):
+    for name, owner, benchmark in benchmarks:
+        for arguments in combinations(owner):
+            result = benchmark(*arguments)
+            if "timeraw" in name:  # gives code for a process of its own
+                run = python(result)
+                assert run.returncode == 0, f"{name}{arguments}: {run.stderr}"
+
+
+def test_no_benchmark_has_a_setup_for_asv_would_time_cold_calls(benchmarks):
+    assert [name for name, owner, _ in benchmarks if hasattr(owner, "setup")] == []
+
+
+def test_every_parameter_has_a_name(benchmarks):
+    for name, owner, _ in benchmarks:
+        assert {len(getattr(owner, "param_names", ()))} == {len(args) for args in combinations(owner)}, name
+
+
+def test_every_operation_moves_the_same_numbers(suite):
+    flat = next(module for module in suite if module.__name__ == "benchmarks.flat")
+    calls = flat.operations("4-32-2")
+    vector, layout = calls["destructure"]()
+    for name in ("restructure", "restructure_out", "load", "view"):
+        np.testing.assert_array_equal(layout.destructure(calls[name]()), vector, err_msg=name)
+    np.testing.assert_array_equal(calls["store"](), vector)
