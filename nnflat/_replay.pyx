@@ -1086,6 +1086,8 @@ cdef object call_quickly(object callable, PyObject** args, size_t nargsf, PyObje
             break
         replay = <Replay>replays[i]
         if replay.accepts(args, nargs):
+            if i:
+                bring_forward(replays, replay)
             if out is None:
                 return replay.finish(replay.replay(args, None))
             if replay.build is None or (replay.flat and type(out) is tuple):
@@ -1093,6 +1095,14 @@ cdef object call_quickly(object callable, PyObject** args, size_t nargsf, PyObje
                 return out
             break
     return self.call_slowly(tuple([<object>args[i] for i in range(nargs)]), out)
+
+
+cdef int bring_forward(list replays, Replay replay) except -1:
+    """Make a replay the most recent one."""
+    if replay in replays:
+        replays.remove(replay)
+        replays.insert(0, replay)
+    return 0
 
 
 cdef object out_of(PyObject** values, tuple names):

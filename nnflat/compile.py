@@ -152,7 +152,7 @@ class Program(Caller):
                 traces.warned = True
                 warnings.warn(f"{self!r} has more than max_traces={self.max_traces} forms of arguments; "
                               f"{self.what_changes(replays)}", RuntimeWarning, stacklevel=5)
-            oldest = next(iter(traces.plans))
+            oldest = replays[-1] if len(replays) > 1 else next(iter(traces.plans))
             del traces.plans[oldest]
             for each in (traces.replays, *traces.nested.values()):
                 if oldest in each:
