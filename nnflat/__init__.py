@@ -8,8 +8,10 @@ from importlib import import_module
 
 from nnflat import random, tree
 from nnflat.compile import Program, compile
+from nnflat.grad import grad, hessian, hvp, jacobian, jvp, remat, stop_gradient, value_and_grad, vjp
 from nnflat.layout import Bound, Layout, StructureChanged, destructure
 from nnflat.repeat import scan, vmap
+from nnflat.rules import defvjp
 
 __version__ = "0.1.0"
 
@@ -19,16 +21,26 @@ __all__ = [
     "Program",
     "StructureChanged",
     "compile",
+    "defvjp",
     "destructure",
     "es",
+    "grad",
+    "hessian",
+    "hvp",
     "interop",
+    "jacobian",
+    "jvp",
     "load",
     "nn",
     "optim",
     "random",
+    "remat",
     "save",
     "scan",
+    "stop_gradient",
     "tree",
+    "value_and_grad",
+    "vjp",
     "vmap",
 ]
 

@@ -99,7 +99,7 @@ cdef extern from "numpy/ufuncobject.h":
 ctypedef cnp.npy_intp Size
 
 cdef enum:
-    MAX_ARGS = 32
+    MAX_ARGS = 1024         # of a repetition; loops have a few
     MAX_DIMS = 64
     ALIGNMENT = 64
     CELL = 16               # bytes of the largest number
@@ -827,7 +827,7 @@ cdef class Replay:
             self.code.work += instruction.work
             self.code.careful |= instruction.action == "call"
             self.fallible |= instruction.action in ("call", "take", "repeat")
-            self.own_errstate |= bool(instruction.errstate)
+            self.own_errstate |= any(mode != "ignore" for mode in instruction.errstate.values())
             quiet += instruction.name in ("copy", "take", "where")
             if instruction.action == "repeat":
                 self.code.careful |= (<Repeat>instruction.helper).replay.code.careful

@@ -11,6 +11,7 @@ Invariants:
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import threading
@@ -250,6 +251,14 @@ def trace_and_plan(fn: Callable[..., Any], leaves: Sequence[Any], forms: Sequenc
     return planned, [value_of(end) for end, constant in zip(ends, constants, strict=True) if constant is None]
 
 
+def trace_once(fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    """Run a function that only works on traced values, and return what eager NumPy gave."""
+    ends, structure = take_apart(args)
+    forms = [Form("array", None) if is_number_like(end) else Form("static", value=end) for end in ends]
+    _, ends, shape = run_traced(fn, ends, forms, structure)
+    return put_together(shape, iter([value_of(end) for end in ends]))
+
+
 def run_traced(fn: Callable[..., Any], leaves: Sequence[Any], forms: Sequence[Form],
                structure: Structure) -> tuple[Trace, list[Any], Structure]:
     trace = Trace()
@@ -339,8 +348,9 @@ def count_ends(structure: Structure) -> int:
 
 def shared_traces(fn: Callable[..., Any], options: Any) -> Traces:
     """Programs of one function share their traces as long as the function lives."""
-    if type(fn).__name__ == "Mapped":
-        fn, options = fn.fn, (options, fn.in_axes, fn.threads)
+    while dataclasses.is_dataclass(fn) and hasattr(fn, "fn"):
+        others = [getattr(fn, each.name) for each in dataclasses.fields(fn) if each.name != "fn"]
+        fn, options = fn.fn, (options, type(fn), *others)
     try:
         return CACHE.setdefault(fn, {}).setdefault(options, Traces())
     except TypeError:

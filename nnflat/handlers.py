@@ -64,6 +64,9 @@ def numpy_function(trace: Trace, function: Handler, args: tuple[Any, ...], kwarg
         return function(*[value_of(x) for x in args], **{key: value_of(x) for key, x in kwargs.items()})
     if function in REFUSED:
         raise trace.fail(f"np.{name} cannot be traced: {REFUSED[function][0]}", REFUSED[function][1])
+    if hasattr(function, "derivative"):
+        made = function.plain(*args, **kwargs)
+        return trace.link("ruled", Tracer(trace, made.value, made.window), args, rule=function.derivative, kwargs=kwargs)
     if function in HANDLERS:
         result = HANDLERS[function](trace, *args, **kwargs)
         if result is not NotImplemented:
@@ -97,7 +100,7 @@ def where(trace: Trace, condition: Any, *branches: Any) -> Any:
     dtypes = [np.dtype(bool), value.dtype, value.dtype]
     windows = [trace.cast(trace.window(x, dtype), dtype) for x, dtype in zip(operands, dtypes, strict=True)]
     windows = [window if window.aligned else trace.copied(window, window.dtype) for window in windows]
-    return trace.record("where", "where", windows, value)
+    return trace.link("where", trace.record("where", "where", windows, value), operands)
 
 
 def concatenate(trace: Trace, arrays: Any, axis: int | None = 0, **kwargs: Any) -> Any:
@@ -111,7 +114,7 @@ def concatenate(trace: Trace, arrays: Any, axis: int | None = 0, **kwargs: Any) 
         part = value[(*[slice(None)] * (axis % value.ndim), slice(start, start + x.shape[axis]))]
         start += x.shape[axis]
         trace.add("copy", "concatenate", [trace.window(x)], [part_of(output, part)])
-    return output
+    return trace.link("concatenate", output, arrays, axis=axis % value.ndim)
 
 
 def part_of(output: Tracer, part: np.ndarray) -> Window:
@@ -150,10 +153,15 @@ def clip(trace: Trace, a: Any, low: Any = None, high: Any = None, *, min: Any = 
     if low is None and high is None:
         return np.positive(a)
     if low is None:
-        return np.minimum(a, high)
+        return ruled(trace, "clip above", np.minimum(a, high), (a, high))
     if high is None:
-        return np.maximum(a, low)
+        return ruled(trace, "clip below", np.maximum(a, low), (a, low))
     return trace.ufunc(umath.clip, (a, low, high))
+
+
+def ruled(trace: Trace, rule: str, x: Any, operands: tuple[Any, ...]) -> Any:
+    """Return x with another derivative rule than that of the ufunc that made it."""
+    return trace.link("ufunc", Tracer(trace, x.value, x.window), operands, ufunc=rule) if is_traced(x) else x
 
 
 def dot(function: Handler) -> Handler:
@@ -165,11 +173,11 @@ def dot(function: Handler) -> Handler:
             return NotImplemented
         value = function(left, right)
         char = left.dtype.char
-        windows = [trace.window(a), trace.window(b)]
-        if function is np.inner and right.ndim == 2:
-            windows[1] = trace.window(b.T)
-        return trace.record("gufunc", function.__name__, windows, value, ufunc=np.matmul,
+        operands = (a, b.T if function is np.inner and right.ndim == 2 else b)
+        windows = [trace.window(x) for x in operands]
+        made = trace.record("gufunc", function.__name__, windows, value, ufunc=np.matmul,
                             signature=f"{char}{char}->{char}")
+        return trace.link("ufunc", made, operands, ufunc=np.matmul)
 
     return handler
 
@@ -196,7 +204,8 @@ def norm(trace: Trace, x: Any, ord: Any = None, axis: Any = None, keepdims: bool
     if ord is not None or axis is not None or keepdims or as_array(value_of(x)).dtype.kind != "f" or not is_array(x):
         return NotImplemented
     flat = x.ravel(order="K")
-    return np.sqrt(flat.dot(flat))
+    square = flat.dot(flat)
+    return ruled(trace, "root", np.sqrt(square), (square,))
 
 
 def like(function: Handler) -> Handler:
@@ -217,17 +226,17 @@ def getitem(trace: Trace, x: Tracer, index: Any) -> Any:
     if any(is_traced(part) and part.dtype == bool or part is True or part is False for part in parts):
         raise trace.fail("a mask as an index: the shape of the result depends on values", "np.where(mask, x, 0)")
     if any(is_traced(part) or isinstance(part, np.ndarray) for part in parts):
-        return trace.call(operator.getitem, (x, index), {}, "take")
+        return trace.call(operator.getitem, (x, index), {}, "getitem")
     value = x.value[index]
     if any(isinstance(part, list) for part in parts):
         return trace.gather(operator.getitem, x, (index,), {})
     if not isinstance(x.value, np.ndarray):
         array = as_array(x.value)
-        return Tracer(trace, value, trace.own(x).over(array[index], array))
+        return trace.same(x, value, trace.own(x).over(array[index], array))
     if isinstance(value, np.ndarray):
         return trace.view(x, value)
     at = trace.view(x, x.value[(*parts, Ellipsis)])
-    return Tracer(trace, value, at.window)
+    return trace.same(at, value)
 
 
 def axis_of(axis: Any) -> dict[str, Any]:
@@ -291,12 +300,13 @@ def var(x: Tracer, axis: Any = None, dtype: Any = None, out: Any = None, ddof: A
 
 
 def std(x: Tracer, *args: Any, **kwargs: Any) -> Any:
-    return np.sqrt(var(x, *args, **kwargs))
+    variance = var(x, *args, **kwargs)
+    return ruled(x.trace_now, "root", np.sqrt(variance), (variance,))
 
 
 def with_value(x: Tracer, value: Any) -> Tracer:
     """Return x as what the NumPy function gave: the kind of a composition may differ."""
-    return Tracer(x.trace_now, value, x.window)
+    return x.trace_now.same(x, value)
 
 
 def cumulative(name: str, ufunc: np.ufunc) -> Handler:
@@ -339,7 +349,7 @@ def reshaped(name: str) -> Handler:
         if kwargs.get("order", "C") != "C" or (name == "ravel" and args and args[0] != "C"):
             return trace.gather(lambda a: getattr(a, name)(*args, **kwargs), x, (), {})
         straight = trace.copy(x, np.ascontiguousarray(array).reshape(array.shape), "reshape")
-        return Tracer(trace, value, straight.window.over(value, value))
+        return trace.same(straight, value, straight.window.over(value, value))
 
     return method
 
@@ -367,9 +377,8 @@ def imag(x: Tracer) -> Any:
 def part(x: Tracer, name: str) -> Any:
     if isinstance(x.value, np.ndarray) or x.dtype.kind != "c":
         return x.trace_now.call(operator.attrgetter(name), (x,), {}, name)
-    value = getattr(x.value, name)
-    array = as_array(x.value)
-    return Tracer(x.trace_now, value, x.trace_now.own(x).over(getattr(array, name), array))
+    trace, value, array = x.trace_now, getattr(x.value, name), as_array(x.value)
+    return trace.link(name, Tracer(trace, value, trace.own(x).over(getattr(array, name), array)), (x,))
 
 
 def transpose(x: Tracer, *axes: Any) -> Any:

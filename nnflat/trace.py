@@ -7,6 +7,7 @@ it. What has no loop of its own is recorded as a call of NumPy.
 
 from __future__ import annotations
 
+import itertools
 import operator
 import sys
 import sysconfig
@@ -15,6 +16,7 @@ import types
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,27 @@ NUMPY = str(Path(np.__file__).parent)
 
 class TraceError(TypeError):
     """A function cannot be traced: the message names what it did, on which line, and what to write instead."""
+
+
+# --- how a value was made ----------------------------------------------------------------------------------
+
+SERIAL = itertools.count()
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """How traced values were made of others: what a derivative rule needs. Nodes are numbered as they are made."""
+
+    kind: str
+    serial: int
+    outputs: tuple[Tracer, ...]
+    operands: tuple[Any, ...]
+    settings: dict[str, Any]
+
+
+def differentiated() -> int:
+    """Return how many derivatives are being taken of what runs now."""
+    return getattr(STACK, "derivatives", 0)
 
 
 # --- the trace ---------------------------------------------------------------------------------------------
@@ -112,7 +135,20 @@ class Trace:
         return tuple(outputs) if type(value) is tuple else outputs[0]
 
     def view(self, base: Tracer, value: np.ndarray) -> Tracer:
-        return Tracer(self, value, self.own(base).over(value, base.value))
+        return self.link("view", Tracer(self, value, self.own(base).over(value, base.value)), (base,))
+
+    def same(self, base: Tracer, value: Any, window: Window | None = None) -> Tracer:
+        """Return a traced value with the elements of `base`, as `value` (of another kind or shape)."""
+        return self.link("same", Tracer(self, value, window or self.own(base)), (base,))
+
+    def link(self, kind: str, made: Any, operands: Sequence[Any], **settings: Any) -> Any:
+        """Remember, while something is differentiated, of what `made` (a tuple: several values) was made."""
+        if differentiated():
+            outputs = made if type(made) is tuple else (made,)
+            node = Node(kind, next(SERIAL), outputs, tuple(operands), settings)
+            for output in outputs:
+                output.node = node
+        return made
 
     def fail(self, what: str, instead: str) -> TraceError:
         """Make the error for what cannot be traced, and poison the trace: NumPy swallows some exceptions."""
@@ -133,15 +169,24 @@ class Trace:
         fresh = [i for i, base in enumerate(bases) if base is None]
         for i in fresh:
             self.check_result(function, flat[i])
-        outputs = [self.view(base, each) if base is not None else self.output(each)
+        outputs = [self.view_of(base, each) if base is not None else self.output(each)
                    for base, each in zip(bases, flat, strict=True)]
         if fresh:
+            self.link("call", tuple(outputs[i] for i in fresh), leaves, name=name or function_name(function),
+                      function=function, args=args, kwargs=kwargs)
             self.add("call", name or function_name(function), [self.window(leaf) for leaf in leaves],
                      [outputs[i].window for i in fresh],
                      function=caller(function, rebuild, fresh, entered_errstate()),
                      kinds=tuple(kind_of(value_of(leaf)) for leaf in leaves)
                      + tuple(kind_of(flat[i]) for i in fresh))
         return join(outputs)
+
+    def view_of(self, base: Tracer, value: np.ndarray) -> Tracer:
+        """Return a view; one of the other dtype is the real or the imaginary part."""
+        if value.dtype == base.dtype:
+            return self.view(base, value)
+        part = "real" if self.own(base).over(value, base.value).offset == self.own(base).offset else "imag"
+        return self.link(part, Tracer(self, value, self.own(base).over(value, base.value)), (base,))
 
     def check_result(self, function: Callable[..., Any], value: Any) -> None:
         if not isinstance(value, np.ndarray | np.generic | int | float | complex) or as_array(value).dtype.hasobject:
@@ -159,7 +204,8 @@ class Trace:
         dtypes = [np.dtype(char) for char in signature.split("->")[0]]
         windows = [self.loop_operand(ufunc, x, dtype) for x, dtype in zip(inputs, dtypes, strict=True)]
         kind = "ufunc" if ufunc.signature is None else "gufunc"
-        return self.record(kind, ufunc.__name__, windows, value, ufunc=ufunc, signature=signature)
+        made = self.record(kind, ufunc.__name__, windows, value, ufunc=ufunc, signature=signature)
+        return self.link("ufunc", made, inputs, ufunc=ufunc)
 
     def loop_operand(self, ufunc: np.ufunc, x: Any, dtype: np.dtype) -> Window:
         """Return the window of an operand, cast where a quick loop does that better than NumPy's buffering."""
@@ -183,9 +229,11 @@ class Trace:
         signature = reduce_signature(ufunc, array.dtype, dtype, value)
         if signature is None:
             return self.call(ufunc.reduce, (x,), kwargs)
-        axes = range(array.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
-        return self.record("reduce", ufunc.__name__, [self.window(x)], value, ufunc=ufunc, signature=signature,
-                           axes=tuple(a % array.ndim for a in axes) if array.ndim else ())
+        wanted = range(array.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+        axes = tuple(a % array.ndim for a in wanted) if array.ndim else ()
+        made = self.record("reduce", ufunc.__name__, [self.window(x)], value, ufunc=ufunc, signature=signature,
+                           axes=axes)
+        return self.link("reduce", made, (x,), ufunc=ufunc, axes=axes)
 
     def accumulate(self, ufunc: np.ufunc, x: Any, *, axis: int = 0, dtype: Any = None) -> Any:
         value = ufunc.accumulate(value_of(x), axis=axis, dtype=dtype)
@@ -194,12 +242,13 @@ class Trace:
             return self.call(ufunc.accumulate, (x,), {"axis": axis, "dtype": dtype})
         window = self.window(x)
         window = self.cast(window, np.dtype(signature[0])) if window.aligned else self.copied(window, value.dtype)
-        return self.record("accumulate", ufunc.__name__, [window], value, ufunc=ufunc, signature=signature,
+        made = self.record("accumulate", ufunc.__name__, [window], value, ufunc=ufunc, signature=signature,
                            axes=(axis % value.ndim,))
+        return self.link("accumulate", made, (x,), ufunc=ufunc, axis=axis % value.ndim)
 
     def copy(self, x: Tracer, value: Any, name: str = "copy") -> Tracer:
         """Record a copy of x that is laid out, and typed, as `value`."""
-        return self.record("copy", name, [self.window(x)], value)
+        return self.link("same", self.record("copy", name, [self.window(x)], value), (x,))
 
     def copy_dense(self, x: Any, like: np.ndarray) -> Window:
         """Return the window of x where it is laid out as `like`, else of a copy that is."""
@@ -215,7 +264,8 @@ class Trace:
                 value, x.value) or value.size > 100_000:
             return self.call(function, (x, *args), kwargs)
         table = function(byte_offsets(x.value), *args, **kwargs)
-        return self.record("gather", function_name(function), [self.own(x), self.tape.constant(table)], value)
+        made = self.record("gather", function_name(function), [self.own(x), self.tape.constant(table)], value)
+        return self.link("gather", made, (x,), function=function, args=args, kwargs=kwargs)
 
 
 # --- tracers -----------------------------------------------------------------------------------------------
@@ -223,12 +273,13 @@ class Trace:
 class Tracer:
     """A traced value: to NumPy and to `isinstance` what its eager value is."""
 
-    __slots__ = ("__weakref__", "trace", "value", "window")
+    __slots__ = ("__weakref__", "node", "trace", "value", "window")
     __array_priority__ = 1000.0
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, trace: Trace, value: Any, window: Window) -> None:
         self.trace, self.value, self.window = trace, value, window
+        self.node: Node | None = None
 
     @property
     def __class__(self) -> type:  # type: ignore[override]
