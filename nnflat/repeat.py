@@ -7,18 +7,19 @@ product is ever widened, so the bits are those of a loop of calls.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from nnflat._replay import Replay
+from nnflat.backward import captured, differentiating, is_inexact, pull_back, variable
 from nnflat.compile import Program, same_bits
 from nnflat.plan import plan
 from nnflat.structure import put_together, take_apart
 from nnflat.tape import Tape, Window
-from nnflat.trace import Trace, TraceError, Tracer, active, as_array, is_traced, kind_of, tracing, value_of
+from nnflat.trace import Trace, TraceError, Tracer, active, as_array, differentiated, is_traced, kind_of, tracing, value_of
 
 
 # --- the plain meaning -------------------------------------------------------------------------------------
@@ -153,6 +154,8 @@ def scan(fn: Callable[[Any, Any], tuple[Any, Any]], carry: Any, xs: Any = None, 
         return None if xs is None else put_together(structure, iter([end[i] for end in ends]))
 
     trace = active()
+    if trace is not None and differentiated():
+        return scan_differentiated(trace, fn, carry, xs, steps)
     if trace is not None:
         return scan_traced(trace, fn, carry, ends, structure, row, steps)
     ys = []
@@ -291,6 +294,8 @@ def map_traced(trace: Trace, fn: Callable[..., Any], ends: Sequence[Any], axes: 
              zip(windows, moving, walked, strict=True)]
     steps = [(output.window, output.value.strides[0]) for output in outputs]
     record(trace, "vmap", repetition(body, rows, moved, body.outside, steps, []))
+    if differentiated():
+        link_map(trace, call, walked, captured_in(inner, results), outputs)
     return put_together(shape, iter(outputs))
 
 
@@ -454,3 +459,134 @@ def like_value(end: Any, array: np.ndarray) -> Any:
     if isinstance(value_of(end), np.ndarray):
         return array
     return array[()] if isinstance(value_of(end), np.generic) else array.item()
+
+
+# --- derivatives -------------------------------------------------------------------------------------------
+#
+# The walk back through a repetition is a scan over its rows that runs each row again on variables. What all rows
+# share (values from outside) has its cotangent in the carry.
+
+def captured_in(inner: Trace, results: Sequence[Any]) -> list[Tracer]:
+    """Return the traced values from outside that the results of a row are made of."""
+    return captured(results, lambda x: x.trace is not inner, set())
+
+
+def link_map(trace: Trace, call: Callable[[list[Any]], Any], walked: Sequence[tuple[Any, int]],
+             outside: Sequence[Tracer], outputs: Sequence[Tracer]) -> None:
+    ends, axes = [end for end, _ in walked], [axis for _, axis in walked]
+
+    def pull(cotangents: list[Any], needed: list[bool]) -> list[Any]:
+        wanted, shared = needed[:len(ends)], [x for x, want in zip(outside, needed[len(ends):], strict=True) if want]
+
+        def step(totals: list[Any], x: Any) -> tuple[list[Any], list[Any]]:
+            values, arrived = x
+            inside = active()
+            assert inside is not None
+            mine = [variable(inside, value) if want else value for value, want in zip(values, wanted, strict=True)]
+            with differentiating():
+                results = take_apart(call(mine))[0]
+            return pulled_row(list(zip(results, arrived, strict=True)), [], mine, wanted, shared, totals)
+
+        rows = [np.moveaxis(end, axis, 0) for end, axis in zip(ends, axes, strict=True)]
+        totals, back = scan(step, zeros_of(shared), (rows, filled(cotangents, outputs)))
+        moved = iter([np.moveaxis(each, 0, axis) for each, axis in
+                      zip(back, [a for a, want in zip(axes, wanted, strict=True) if want], strict=True)])
+        return spread(moved, iter(totals), needed, len(ends))
+
+    trace.link("pulled", tuple(outputs), [*ends, *outside], pull=pull)
+
+
+def pulled_row(results: Sequence[tuple[Any, Any]], carried: Sequence[Tracer], mine: Sequence[Any],
+               wanted: Sequence[bool], shared: Sequence[Tracer], totals: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Pull cotangents back through one row; return the next carry (of carries, then totals) and those of the row."""
+    own = [x for x, want in zip(mine, wanted, strict=True) if want]
+    variables = [*carried, *shared, *own]
+    found = [zero(x) if each is None else each for x, each in
+             zip(variables, pull_back(list(results), variables), strict=True)]
+    start, stop = len(carried), len(carried) + len(shared)
+    sums = [total + each for total, each in zip(totals, found[start:stop], strict=True)]
+    return [*found[:start], *sums], found[stop:]
+
+
+def zero(x: Any) -> np.ndarray:
+    return np.zeros(np.shape(value_of(x)), as_array(value_of(x)).dtype)
+
+
+def zeros_of(values: Sequence[Any]) -> list[Any]:
+    return [zero(x) for x in values]
+
+
+def filled(cotangents: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
+    return [zero(y) if each is None else each for each, y in zip(cotangents, outputs, strict=True)]
+
+
+def spread(moved: Iterator[Any], totals: Iterator[Any], needed: Sequence[bool], count: int) -> list[Any]:
+    return [None if not want else next(moved if i < count else totals) for i, want in enumerate(needed)]
+
+
+def scan_differentiated(trace: Trace, fn: Callable[..., Any], carry: Any, xs: Any, steps: int) -> tuple[Any, Any]:
+    """Scan, keep the carry that each step begins with, and link the results to what pulls back through them."""
+    ends, structure = ([], None) if xs is None else take_apart(xs)
+    starts, form = take_apart(carry)
+
+    def step(carry: Any, x: Any) -> tuple[Any, Any]:
+        after, y = fn(carry, x)
+        return after, (y, carry)
+
+    def row(i: int) -> Any:
+        return None if xs is None else put_together(structure, iter([end[i] for end in ends]))
+
+    last, ys = scan_traced(trace, step, carry, ends, structure, row, steps)
+    lasts, (ys_ends, ys_form) = take_apart(last)[0], take_apart(ys)
+    inner, results, _ = trace_row(trace, lambda values: fn(
+        put_together(form, iter(values[:len(starts)])),
+        None if xs is None else put_together(structure, iter(values[len(starts):]))),
+        [*map(carry_window, starts), *row_windows(ends, 0)])
+    outside = captured_in(inner, results)
+    fresh = [Tracer(trace, x.value, trace.own(x)) if is_traced(x) else x for x in (*lasts, *ys_ends)]
+    kept = fresh[-len(starts):]
+    rebuild = None if xs is None else structure
+
+    def pull(cotangents: list[Any], needed: list[bool]) -> list[Any]:
+        return pull_scan(step, form, rebuild, xs is None, kept, ends, outside, fresh, cotangents, needed)
+
+    trace.link("pulled", tuple(x for x in fresh if is_traced(x)), [*starts, *ends, *outside], pull=pull)
+    return (put_together(form, iter(fresh[:len(lasts)])), put_together(ys_form, iter(fresh[len(lasts):]))[0])
+
+
+def pull_scan(fn: Callable[..., Any], form: Any, structure: Any, no_xs: bool, kept: Sequence[Any],
+              ends: Sequence[Any], outside: Sequence[Tracer], fresh: Sequence[Any], cotangents: list[Any],
+              needed: list[bool]) -> list[Any]:
+    """Scan backwards over the carries that the steps began with; `fresh` has the last carries, then the ys."""
+    ncarries = len(kept)
+    given = iter(cotangents)
+    arrived = [next(given) if is_traced(x) else None for x in fresh]
+    moving = [is_inexact(x) for x in fresh[:ncarries]]
+    wanted = needed[ncarries:ncarries + len(ends)]
+    shared = [x for x, want in zip(outside, needed[ncarries + len(ends):], strict=True) if want]
+    last = filled([g for g, moves in zip(arrived, moving, strict=False) if moves],
+                  [x for x, moves in zip(fresh, moving, strict=False) if moves])
+    ys = [i for i in range(ncarries, len(fresh)) if arrived[i] is not None]
+
+    def step(state: list[Any], x: Any) -> tuple[list[Any], list[Any]]:
+        carry, values, back = x
+        inside = active()
+        assert inside is not None
+        begun = [variable(inside, value) if moves else value for value, moves in zip(carry, moving, strict=True)]
+        mine = [variable(inside, value) if want else value for value, want in zip(values, wanted, strict=True)]
+        with differentiating():
+            after, y = fn(put_together(form, iter(begun)),
+                          None if no_xs else put_together(structure, iter(mine)))
+        results = [*take_apart(after)[0], *take_apart(y)[0]]
+        carried = [each for each, moves in zip(begun, moving, strict=True) if moves]
+        pairs = list(zip([r for r, moves in zip(results, moving, strict=False) if moves], state, strict=False))
+        pairs += zip([results[i] for i in ys], back, strict=True)
+        return pulled_row(pairs, carried, mine, wanted, shared, state[len(carried):])
+
+    rows = ([each[::-1] for each in kept], [end[::-1] for end in ends],
+            [arrived[i][::-1] for i in ys])
+    state, back = scan(step, [*last, *zeros_of(shared)], rows)
+    carries = iter(state[:sum(moving)])
+    first = [next(carries) if moves else None for moves in moving]
+    rest = spread(iter([each[::-1] for each in back]), iter(state[sum(moving):]), needed[ncarries:], len(ends))
+    return [g if want else None for g, want in zip(first, needed, strict=False)] + rest

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nnflat.nn.derivative import with_derivative
+
 Activation = Callable[..., Any]
 
 _SELU_SCALE = 1.0507009873554805
@@ -24,8 +26,9 @@ def identity(x: NDArray[Any]) -> NDArray[Any]:
     return x
 
 
+@with_derivative(lambda g, y, x: np.where(x > 0, g, 0))
 def relu(x: NDArray[Any]) -> NDArray[Any]:
-    """Return max(x, 0), elementwise; NaN stays NaN.
+    """Return max(x, 0), elementwise; NaN stays NaN. Its derivative at 0 is 0.
 
     >>> relu(np.array([-1.0, 2.0]))
     array([0., 2.])
@@ -33,6 +36,7 @@ def relu(x: NDArray[Any]) -> NDArray[Any]:
     return np.maximum(x, 0)
 
 
+@with_derivative(lambda g, y, x, slope=0.01: np.where(x > 0, g, slope * g))
 def leaky_relu(x: NDArray[Any], slope: float = 0.01) -> NDArray[Any]:
     """Return x where it is positive, else `slope * x`, for a slope in (0, 1].
 
@@ -104,6 +108,16 @@ def gelu(x: NDArray[Any]) -> NDArray[Any]:
     return 0.5 * x * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * z * (1.0 + 0.044715 * z * z)))
 
 
+def _softmax_rule(g: Any, y: Any, x: Any, axis: int = -1) -> Any:
+    weighted = g * y
+    return weighted - y * weighted.sum(axis=axis, keepdims=True)
+
+
+def _log_softmax_rule(g: Any, y: Any, x: Any, axis: int = -1) -> Any:
+    return g - np.exp(y) * g.sum(axis=axis, keepdims=True)
+
+
+@with_derivative(_softmax_rule)
 def softmax(x: NDArray[Any], axis: int = -1) -> NDArray[Any]:
     """Return exp(x) / sum(exp(x)) along an axis, with no overflow.
 
@@ -114,6 +128,7 @@ def softmax(x: NDArray[Any], axis: int = -1) -> NDArray[Any]:
     return powers / powers.sum(axis=axis, keepdims=True)
 
 
+@with_derivative(_log_softmax_rule)
 def log_softmax(x: NDArray[Any], axis: int = -1) -> NDArray[Any]:
     """Return the logarithm of `softmax`, accurate where softmax itself is 0.
 
