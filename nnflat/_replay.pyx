@@ -1072,6 +1072,15 @@ cdef class Caller:
         return self.call_slowly(args, out)
 
 
+cdef int traces = 0             # that are being made now, by any thread
+
+
+def tracing_depth(int change):
+    """Count a trace that begins (1) or ends (-1): a program that it calls is traced, too, and not replayed."""
+    global traces
+    traces += change
+
+
 cdef object call_quickly(object callable, PyObject** args, size_t nargsf, PyObject* names):
     cdef Caller self = <Caller>callable
     cdef Size nargs = PyVectorcall_NARGS(nargsf)
@@ -1081,7 +1090,7 @@ cdef object call_quickly(object callable, PyObject** args, size_t nargsf, PyObje
     cdef Size i
     if names:
         out = out_of(args + nargs, <tuple>names)
-    for i in range(len(replays)):
+    for i in range(0 if traces else len(replays)):
         if i >= len(replays):           # another thread has dropped a replay meanwhile
             break
         replay = <Replay>replays[i]

@@ -21,9 +21,9 @@ import numpy as np
 from nnflat.compositions import COMPOSITIONS
 from nnflat.rules import ACCUMULATIONS, BOUNDED, LINEAR, REDUCTIONS, RULES
 from nnflat.structure import put_together, take_apart
-from nnflat.trace import (SERIAL, STACK, Node, Trace, Tracer, active, as_array, differentiated, is_traced, split,
+from nnflat.trace import (SERIAL, STACK, WEAK, Node, Trace, Tracer, active, as_array, differentiated, is_traced, split,
                           value_of)
-from nnflat.views import View, assemble, moved_numbers, pick, reshape, scatter, undo_view
+from nnflat.views import View, assemble, call, moved_numbers, pick, reshape, scatter, undo_view
 
 Cotangent = Any
 
@@ -41,6 +41,8 @@ def differentiating() -> Iterator[None]:
 
 def variable(trace: Trace, x: Any) -> Tracer:
     """Return x as a traced value to differentiate by: a walk back ends there, one from further out goes on to x."""
+    if is_traced(x) and any(s == 0 and n > 1 for s, n in zip(x.strides, x.shape, strict=True)):
+        return trace.copy(x, x.value.copy())            # one place an element
     if not is_traced(x):
         return Tracer(trace, x, trace.window(x) if isinstance(x, np.ndarray) else trace.window(np.asarray(x)))
     return trace.same(x, x.value)
@@ -136,6 +138,8 @@ def lets_zeros_in(node: Node) -> bool:
 def fit(cotangent: Cotangent, x: Any) -> Cotangent:
     """Return a cotangent in the shape and dtype of x: broadcast axes are summed. # B1"""
     shape, dtype = np.shape(value_of(x)), as_array(value_of(x)).dtype
+    if type(value_of(cotangent)) in WEAK:
+        cotangent = strong(cotangent)
     if np.shape(value_of(cotangent)) != shape:
         cotangent = fit_shape(cotangent, shape)
     found = as_array(value_of(cotangent)).dtype
@@ -144,6 +148,11 @@ def fit(cotangent: Cotangent, x: Any) -> Cotangent:
     if found.kind == "c" != dtype.kind:
         cotangent = np.real(cotangent)
     return cotangent.astype(dtype) if hasattr(cotangent, "astype") else dtype.type(cotangent)
+
+
+def strong(x: Any) -> Any:
+    """Return a Python number as NumPy's."""
+    return x.trace_now.same(x, as_array(x.value)[()]) if is_traced(x) else np.asarray(x)[()]
 
 
 def fit_shape(cotangent: Cotangent, shape: tuple[int, ...]) -> Cotangent:
@@ -351,14 +360,6 @@ def pull_sort(cotangents: list[Cotangent], outputs: Sequence[Any], x: Any, axis:
 def pull_getitem(cotangents: list[Cotangent], outputs: Sequence[Any], x: Any, index: Any) -> list[Cotangent]:
     numbers = np.arange(x.size).reshape(x.shape)
     return [scatter(cotangents[0], call(lambda a, i: a[i], numbers, index), x.shape)]
-
-
-def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Run a plain function; on the tape, where an argument is traced."""
-    trace = active()
-    if trace is not None and any(is_traced(x) for x in split((args, kwargs))[0]):
-        return trace.call(function, args, kwargs)
-    return function(*args, **kwargs)
 
 
 def pull_take(cotangents: list[Cotangent], outputs: Sequence[Any], x: Any, *args: Any, **kwargs: Any) -> list[Cotangent]:

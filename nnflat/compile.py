@@ -28,7 +28,7 @@ from nnflat.explain import explain
 from nnflat.plan import Plan, plan
 from nnflat.structure import Structure, put_together, take_apart
 from nnflat.tape import Window
-from nnflat.trace import Trace, TraceError, Tracer, as_array, is_traced, kind_of, tracing, value_of
+from nnflat.trace import Trace, TraceError, active, as_array, is_traced, kind_of, tracing, value_of
 
 NUMBERS = (float, int, complex, bool)
 CACHE: weakref.WeakKeyDictionary[Any, dict[Any, Traces]] = weakref.WeakKeyDictionary()
@@ -79,7 +79,7 @@ class Program(Caller):
     # the slow way in: a new form, containers, an out= that is no array
 
     def call_slowly(self, args: tuple[Any, ...], out: Any) -> Any:
-        if any(is_traced(end) for end in take_apart(args)[0]):
+        if active() is not None:
             return self.fn(*args)
         with self.traces.lock:
             leaves, structure = self.leaves_of(args)

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from nnflat.views import call
+
 
 def mean(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False, where: Any = True) -> Any:
     kept = np.where(where, x, 0)
@@ -154,9 +156,9 @@ def multi_dot(arrays: Any) -> Any:
 
 def interp(x: Any, xp: Any, fp: Any) -> Any:
     """Linear between points; constant beyond the ends."""
-    right = np.clip(np.searchsorted(xp, x, side="right"), 1, np.size(xp) - 1)
-    x0, x1 = np.take(xp, right - 1), np.take(xp, right)
-    y0, y1 = np.take(fp, right - 1), np.take(fp, right)
+    right = np.clip(call(np.searchsorted, xp, x, side="right"), 1, np.size(xp) - 1)
+    x0, x1 = call(np.take, xp, right - 1), call(np.take, xp, right)
+    y0, y1 = call(np.take, fp, right - 1), call(np.take, fp, right)
     share = np.clip((x - x0) / (x1 - x0), 0, 1)
     return y0 + share * (y1 - y0)
 

@@ -232,7 +232,8 @@ def getitem(trace: Trace, x: Tracer, index: Any) -> Any:
         return trace.gather(operator.getitem, x, (index,), {})
     if not isinstance(x.value, np.ndarray):
         array = as_array(x.value)
-        return trace.same(x, value, trace.own(x).over(array[index], array))
+        at = array[index] if isinstance(array[index], np.ndarray) else array[(*parts, Ellipsis)]
+        return trace.same(x, value, trace.own(x).over(at, array))
     if isinstance(value, np.ndarray):
         return trace.view(x, value)
     at = trace.view(x, x.value[(*parts, Ellipsis)])

@@ -181,11 +181,23 @@ class Layout(Mapping):
         {'weight': array([[0., 1.]])}
         """
         if out is None:
+            if _traced(flat):
+                return self._unflatten([self._traced_copy(flat, slot) for slot in range(len(self.paths))])
             return self._unflatten(self._plan.fresh(self.check_vector(flat)))
+        if _traced(flat):
+            check_array(flat, "flat")
         if (leaves := self._follow(out)) is None:
             return self.bind(out).load(flat)
         self._plan.scatter(leaves, self.check_vector(flat))
         return out
+
+    def _traced_copy(self, flat: Any, slot: int) -> Any:
+        """Return a copy of a slot of a traced vector, in the leaf's dtype and memory order."""
+        check_length(flat, self.size, "flat")
+        strides = self._strides[slot]
+        axes = sorted(range(len(strides)), key=lambda axis: -strides[axis])
+        window = self._window(flat, slot).transpose(axes).astype(self.dtypes[slot], order="C")
+        return window.transpose(np.argsort(axes).tolist())
 
     def bind(self, tree: Any) -> Bound:
         """Walk a tree of this layout once; return what copies between its arrays and flat vectors many times.
@@ -249,7 +261,7 @@ class Layout(Mapping):
         >>> model
         {'bias': array([1., 1.])}
         """
-        traced = isinstance(flat, np.ndarray) and not issubclass(type(flat), np.ndarray)
+        traced = _traced(flat)
         if not traced:
             check_array(flat, "flat")
         check_length(flat, self.size, "flat")
@@ -522,7 +534,7 @@ class Layout(Mapping):
 
     def check_vector(self, flat: Any) -> np.ndarray:
         """Return `flat` as a vector that the copies can read; raise TypeError or ValueError where it is none."""
-        if self._plan.takes(flat):
+        if not _traced(flat) and self._plan.takes(flat):
             return flat
         flat = check_array(flat, "flat")
         check_length(flat, self.size, "flat")
@@ -543,6 +555,11 @@ class Layout(Mapping):
     def check_out(self, out: Any) -> np.ndarray:
         """Return `out` if a flat vector of this layout can be written into it; raise TypeError or ValueError."""
         return check_out(out, self.size, self.dtype)
+
+
+def _traced(flat: Any) -> bool:
+    """Whether a vector is being traced: it says that it is an array, and is of another class."""
+    return isinstance(flat, np.ndarray) and not issubclass(type(flat), np.ndarray)
 
 
 # ---- making a layout ---------------------------------------------------------------------------------------------

@@ -544,7 +544,7 @@ def scan_differentiated(trace: Trace, fn: Callable[..., Any], carry: Any, xs: An
         [*map(carry_window, starts), *row_windows(ends, 0)])
     outside = captured_in(inner, results)
     fresh = [Tracer(trace, x.value, trace.own(x)) if is_traced(x) else x for x in (*lasts, *ys_ends)]
-    kept = fresh[-len(starts):]
+    kept = fresh[len(fresh) - len(starts):]
     rebuild = None if xs is None else structure
 
     def pull(cotangents: list[Any], needed: list[bool]) -> list[Any]:

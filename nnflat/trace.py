@@ -25,6 +25,7 @@ import numpy as np
 from nnflat.lower import STRIDE_BITS, find_loop
 from nnflat.tape import Tape, Window, view_window
 from nnflat._loops import cast_loop
+from nnflat._replay import tracing_depth
 
 STACK = threading.local()
 WEAK = (int, float, complex)
@@ -607,11 +608,13 @@ def active() -> Trace | None:
 @contextmanager
 def tracing(trace: Trace) -> Iterator[Trace]:
     stack().append(trace)
+    tracing_depth(1)
     try:
         with warnings.catch_warnings(), np.errstate(all="call", call=silent):
             warnings.simplefilter("ignore")
             yield trace
     finally:
+        tracing_depth(-1)
         stack().pop()
 
 

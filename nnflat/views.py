@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nnflat.tape import Window, address
-from nnflat.trace import Tracer, active, as_array, is_traced, value_of
+from nnflat.trace import Tracer, active, as_array, is_traced, split, value_of
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -183,3 +183,11 @@ def scatter_add(values: Any, numbers: Any, shape: tuple[int, ...]) -> np.ndarray
 def pick(x: Any, numbers: Any) -> Any:
     """Return the elements of x at their numbers."""
     return np.take(x, numbers)
+
+
+def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Run a plain function; on the tape, where an argument is traced."""
+    trace = active()
+    if trace is not None and any(is_traced(x) for x in split((args, kwargs))[0]):
+        return trace.call(function, args, kwargs)
+    return function(*args, **kwargs)

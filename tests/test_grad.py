@@ -1,0 +1,702 @@
+"""Gradients: against central differences, HIPS autograd, and themselves run eagerly; kinks, trees, errors."""
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+import nnflat as nf
+from nnflat import nn
+from nnflat.compile import same_bits, trace_once
+from nnflat.grad import Gradient
+from nnflat.trace import TraceError
+
+
+def normal(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def positive(*shape, seed=0):
+    return np.random.default_rng(seed).uniform(0.5, 1.5, shape)
+
+
+def inside(*shape, seed=0):
+    return np.random.default_rng(seed).uniform(-0.8, 0.8, shape)
+
+
+def complex_normal(*shape, seed=0):
+    return normal(*shape, seed=seed) + 1j * normal(*shape, seed=seed + 1)
+
+
+def differences(fn, x, step=1e-6):
+    """Central differences of a real function; of a complex argument du/dx - i du/dy."""
+    x = np.asarray(x)
+    slopes = np.zeros(x.shape, x.dtype)
+    for i in np.ndindex(x.shape):
+        for unit in (1, 1j) if x.dtype.kind == "c" else (1,):
+            up, down = x.copy(), x.copy()
+            up[i] += step * unit
+            down[i] -= step * unit
+            slope = (fn(up) - fn(down)) / (2 * step)
+            slopes[i] += slope if unit == 1 else -1j * slope
+    return slopes
+
+
+def weighted(fn):
+    """Make a real number of a result, with a weight of its own for each element."""
+
+    def total(*args):
+        y = fn(*args)
+        weights = normal(*np.shape(y), seed=9) if np.shape(y) else 1.0
+        return np.sum(weights * y.real) + (np.sum(np.cos(weights) * y.imag) if np.iscomplexobj(y) else 0.0)
+
+    return total
+
+
+def check(fn, *args, order=2, rtol=1e-6, atol=1e-7):
+    """First and second derivatives by every inexact argument; the tape against the rules run eagerly."""
+    loss = weighted(fn)
+    for k, arg in enumerate(args):
+        if np.asarray(arg).dtype.kind not in "fc":
+            continue
+
+        def by(v, k=k):
+            return loss(*args[:k], v, *args[k + 1 :])
+
+        given = nf.grad(loss, k)(*args)
+        assert_allclose(given, differences(by, arg), rtol=rtol, atol=atol)
+        assert given.dtype == np.asarray(arg).dtype
+        assert same_bits(np.asarray(given), np.asarray(trace_once(Gradient(loss, k, False, False, False), args)))
+        if order == 2 and np.asarray(arg).dtype.kind == "f":
+            v = normal(*np.shape(arg), seed=5) if np.shape(arg) else 0.7
+            slope = (nf.grad(by, allow_unused=True)(arg + 1e-6 * v) - nf.grad(by, allow_unused=True)(arg - 1e-6 * v)) / 2e-6
+            assert_allclose(nf.hvp(by)(arg, v), slope, rtol=1e-5, atol=1e-6)
+
+
+# --- rules -------------------------------------------------------------------------------------------------
+
+X, Y, P, S = normal(3, 4), normal(3, 4, seed=1), positive(3, 4), inside(3, 4)
+UNARY = {
+    "negative": X, "positive": X, "absolute": X, "fabs": X, "conjugate": X, "reciprocal": P, "square": X, "sqrt": P,
+    "cbrt": P, "exp": X, "exp2": X, "expm1": X, "log": P, "log2": P, "log10": P, "log1p": P, "sin": X, "cos": X,
+    "tan": S, "arcsin": S, "arccos": S, "arctan": X, "sinh": X, "cosh": X, "tanh": X, "arcsinh": X, "arccosh": P + 1,
+    "arctanh": S, "deg2rad": X, "radians": X, "rad2deg": X, "degrees": X,
+}  # fmt: skip
+BINARY = {
+    "add": (X, Y), "subtract": (X, Y), "multiply": (X, Y), "divide": (X, P), "power": (P, Y), "float_power": (P, Y),
+    "hypot": (X, Y), "arctan2": (X, Y), "logaddexp": (X, Y), "logaddexp2": (X, Y), "maximum": (X, Y),
+    "minimum": (X, Y), "fmax": (X, Y), "fmin": (X, Y), "fmod": (X, P), "remainder": (X, P),
+}  # fmt: skip
+COMPLEX = ["negative", "conjugate", "reciprocal", "square", "sqrt", "exp", "log", "sin", "cos", "tan", "sinh", "cosh",
+           "tanh", "arcsin", "arctan", "arcsinh", "arctanh", "log1p", "expm1", "absolute"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_the_rule_of_a_ufunc_of_one_operand_is_its_derivative(name):
+    check(getattr(np, name), UNARY[name])
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_the_rule_of_a_ufunc_of_two_operands_is_its_derivative(name):
+    check(getattr(np, name), *BINARY[name])
+
+
+@pytest.mark.parametrize("name", ["add", "subtract", "multiply", "divide", "maximum", "hypot"])
+def test_the_derivative_by_a_broadcast_operand_is_summed(name):
+    check(getattr(np, name), normal(3, 1), positive(4))
+    check(getattr(np, name), 0.7, positive(2, 2))
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+def test_the_rule_of_a_complex_ufunc_is_its_derivative(name):
+    check(getattr(np, name), 0.3 * complex_normal(2, 3))
+
+
+@pytest.mark.parametrize("name", ["add", "subtract", "multiply", "divide", "power"])
+def test_the_rule_of_a_complex_ufunc_of_two_operands_is_its_derivative(name):
+    check(getattr(np, name), complex_normal(3), complex_normal(3, seed=4))
+
+
+def test_a_complex_gradient_is_that_of_jax_and_autograd():
+    assert nf.grad(lambda z: np.abs(z) ** 2)(1 + 2j) == 2 - 4j
+
+
+PROGRAMS = {
+    "sum": (lambda x: np.sum(x, axis=0), X),
+    "sum of two axes": (lambda x: np.sum(x, axis=(0, 2)), normal(2, 3, 2)),
+    "sum keepdims": (lambda x: x * np.sum(x, axis=1, keepdims=True), X),
+    "sum where": (lambda x: np.sum(x * x, where=x > 0), X),
+    "sum to float64": (lambda x: np.sum(x.astype(np.float32), dtype=np.float64), X),
+    "prod": (lambda x: np.prod(x, axis=1), X),
+    "prod of all": (np.prod, normal(2, 3)),
+    "max": (lambda x: np.max(x, axis=0), X),
+    "min": (lambda x: x.min(axis=1, keepdims=True) * x, X),
+    "mean": (lambda x: np.mean(x, axis=0), X),
+    "mean where": (lambda x: np.mean(x, where=x > 0), X),
+    "var": (lambda x: np.var(x, axis=1, ddof=1), X),
+    "std": (lambda x: np.std(x, axis=1), X),
+    "ptp": (lambda x: np.ptp(x, axis=0), X),
+    "cumsum": (lambda x: np.cumsum(x, axis=1), X),
+    "cumprod": (lambda x: np.cumprod(x, axis=1), X),
+    "logaddexp.reduce": (lambda x: np.logaddexp.reduce(x, axis=1), X),
+    "norm": (np.linalg.norm, X),
+    "norm of rows": (lambda x: np.linalg.norm(x, axis=1), X),
+    "norm of order 1": (lambda x: np.linalg.norm(x, 1, axis=1), X),
+    "norm of order 3": (lambda x: np.linalg.norm(x, 3, axis=0), X),
+    "norm inf": (lambda x: np.linalg.norm(x, np.inf, axis=0), X),
+    "matmul": (np.matmul, X, normal(4, 2)),
+    "matmul with itself": (lambda x: x @ x.T, X),
+    "matmul batched": (np.matmul, normal(2, 3, 4), normal(4, 2)),
+    "matmul both batched": (np.matmul, normal(2, 3, 4), normal(2, 4, 2)),
+    "matmul broadcast": (np.matmul, normal(3, 4), normal(2, 4, 2)),
+    "matmul vector": (np.matmul, X, normal(4)),
+    "vector matmul": (np.matmul, normal(3), X),
+    "vector matmul batched": (np.matmul, normal(4), normal(2, 4, 3)),
+    "vector vector": (np.matmul, normal(3), normal(3, seed=1)),
+    "dot": (np.dot, X, normal(4, 2)),
+    "dot of 3-d": (np.dot, normal(2, 3, 4), normal(4, 2)),
+    "inner": (np.inner, X, Y),
+    "outer": (np.outer, normal(3), normal(2)),
+    "vecdot": (np.vecdot, X, Y),
+    "tensordot": (lambda a, b: np.tensordot(a, b, ([0, 1], [1, 0])), X, normal(4, 3, 2)),
+    "kron": (np.kron, normal(2, 2), normal(2, 3)),
+    "einsum": (lambda a, b: np.einsum("ij,jk->ki", a, b), X, normal(4, 2)),
+    "einsum trace": (lambda a, b: np.einsum("ij,ij", a, b), X, Y),
+    "einsum sum": (lambda a: np.einsum("ij->j", a), X),
+    "cross": (np.cross, normal(4, 3), normal(4, 3, seed=1)),
+    "where": (lambda x, y: np.where(x > y, x * y, y), X, Y),
+    "clip": (lambda x: np.clip(x, -0.5, 0.5), X),
+    "clip by arrays": (np.clip, X, -P, P),
+    "clip below": (lambda x: np.clip(x, 0.1, None), X),
+    "reshape": (lambda x: x.reshape(2, 6) ** 2, X),
+    "reshape of a transpose": (lambda x: x.T.reshape(2, 6) ** 2, X),
+    "ravel": (lambda x: np.ravel(x) * np.arange(12), X),
+    "transpose": (lambda x: x.T * normal(4, 3), X),
+    "transpose of axes": (lambda x: x.transpose(2, 0, 1) ** 2, normal(2, 3, 4)),
+    "moveaxis": (lambda x: np.moveaxis(x, 0, -1)[1:] ** 2, normal(2, 3, 4)),
+    "swapaxes": (lambda x: np.swapaxes(x, 0, 1)[1] ** 2, normal(2, 3, 4)),
+    "slice": (lambda x: x[1:, ::2] ** 2, X),
+    "slice of a slice": (lambda x: x[:, 1:][1:, ::-1] ** 2, X),
+    "slice of a transpose": (lambda x: x.T[1:3] ** 2, X),
+    "reversed": (lambda x: x[::-1] * Y, X),
+    "element": (lambda x: x[1, 2] * x[0, 0], X),
+    "rows": (lambda x: sum(row * i for i, row in enumerate(x)), X),
+    "newaxis": (lambda x: x[:, None, :] * x[None], X),
+    "broadcast_to": (lambda x: np.broadcast_to(x, (2, 3, 4)) ** 2, X),
+    "broadcast and slice": (lambda x: np.broadcast_to(x, (2, 3, 4))[1, 1:] ** 2, X),
+    "diagonal": (lambda x: np.diagonal(x) ** 2, X),
+    "trace": (np.trace, normal(3, 3)),
+    "overlapping windows": (lambda x: np.lib.stride_tricks.sliding_window_view(x, 3, axis=0) ** 2, normal(6)),
+    "integer index": (lambda x: x[np.array([0, 2, 0])] ** 2, X),
+    "two integer indices": (lambda x: x[np.array([0, 2, 0]), np.array([1, 1, 1])] ** 2, X),
+    "list index": (lambda x: x[[0, 0, 1]] ** 2, X),
+    "take": (lambda x: np.take(x, [3, 0, 3], axis=1) ** 2, X),
+    "take_along_axis": (lambda x: np.take_along_axis(x, np.argsort(x, axis=0), axis=0) * Y, X),
+    "argmax": (lambda x: x[np.argmax(x[:, 0])] ** 2, X),
+    "sort": (lambda x: np.sort(x, axis=0) * Y, X),
+    "roll": (lambda x: np.roll(x, 1, axis=0) * Y, X),
+    "flip": (lambda x: np.flip(x) * Y, X),
+    "repeat": (lambda x: np.repeat(x, 2, axis=0) ** 2, X),
+    "tile": (lambda x: np.tile(x, 2) ** 2, X),
+    "rot90": (lambda x: np.rot90(x) ** 2, X),
+    "pad": (lambda x: np.pad(x, 1) ** 2, X),
+    "pad by reflection": (lambda x: np.pad(x, ((1, 1), (0, 2)), mode="reflect") ** 2, X),
+    "tril": (lambda x: np.tril(x) ** 2, X),
+    "diff": (lambda x: np.diff(x) ** 2, X),
+    "concatenate": (lambda x, y: np.concatenate([x, y, x], axis=1) ** 2, X, Y),
+    "stack": (lambda x, y: np.stack([x, y], axis=1) ** 2, X, Y),
+    "hstack": (lambda x, y: np.hstack([x, y]) ** 2, X, Y),
+    "vstack": (lambda x, y: np.vstack([x, y]) ** 2, normal(3), normal(3)),
+    "split": (lambda x: np.split(x, 2, axis=1)[1] ** 2, X),
+    "copy": (lambda x: x.copy() * np.copy(x), X),
+    "flatten": (lambda x: x.flatten() ** 2, X),
+    "nan_to_num": (lambda x: np.nan_to_num(x) ** 2, X),
+    "sinc": (np.sinc, X),
+    "inv": (np.linalg.inv, normal(3, 3) + 3 * np.eye(3)),
+    "solve": (np.linalg.solve, normal(3, 3) + 3 * np.eye(3), normal(3, 2)),
+    "solve a vector": (np.linalg.solve, normal(3, 3) + 3 * np.eye(3), normal(3)),
+    "det": (np.linalg.det, normal(3, 3) + 3 * np.eye(3)),
+    "slogdet": (lambda x: np.linalg.slogdet(x)[1], normal(3, 3) + 3 * np.eye(3)),
+    "cholesky": (lambda x: np.linalg.cholesky(x @ x.T + 3 * np.eye(3)), normal(3, 3)),
+    "matrix_power": (lambda x: np.linalg.matrix_power(x, 3), normal(2, 2)),
+    "power of a number": (lambda x: x**3 + 2.0**x + x**-1, P),
+    "powers with shortcuts": (lambda x: x**2 + x**0.5 + x**-1, P),
+    "scalars": (lambda x: x[0] * x[1] / x[2] + x[0] ** 2, P[0]),
+    "copysign": (lambda x: np.copysign(x, Y), X),
+    "modf": (lambda x: np.modf(x)[0] ** 2, X),
+    "divmod": (lambda x: np.divmod(x, 0.3)[1] ** 2, X),
+    "casts": (lambda x: x.astype(np.float32).astype(np.float64) * 2.0, np.float32(X).astype(float)),
+    "interp": (lambda x, fp: np.interp(x, np.arange(4.0), fp), P, normal(4)),
+    "softmax": (nn.softmax, X),
+    "log_softmax": (lambda x: nn.log_softmax(x, axis=0), X),
+    **{name: (getattr(nn, name), X) for name in (
+        "relu", "leaky_relu", "elu", "selu", "softplus", "sigmoid", "silu", "gelu", "tanh")},
+}  # fmt: skip
+FIRST_ORDER = {"sum to float64", "casts", "interp", "inv", "cholesky"}
+COARSE = {"sum to float64", "casts"}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_gradient_is_that_of_central_differences(name):
+    fn, *args = PROGRAMS[name]
+    if name in COARSE:
+        given = nf.grad(weighted(fn))(args[0])
+        assert_allclose(given, trace_once(Gradient(weighted(fn), 0, False, False, False), (args[0],)))
+        assert_allclose(given, differences(weighted(fn), args[0], 1e-2), rtol=1e-4, atol=1e-4)
+    else:
+        check(fn, *args, order=1 if name in FIRST_ORDER else 2)
+
+
+COMPLEX_PROGRAMS = {
+    "real and imag": (lambda z: z.real * z.imag, complex_normal(3)),
+    "np.real": (lambda z: np.real(z) ** 2, complex_normal(3)),
+    "angle": (np.angle, complex_normal(3)),
+    "matmul": (np.matmul, complex_normal(2, 3), complex_normal(3, 2)),
+    "vecdot": (np.vecdot, complex_normal(2, 3), complex_normal(2, 3, seed=4)),
+    "sum": (lambda z: np.sum(z * z, axis=0), complex_normal(2, 3)),
+    "prod": (lambda z: np.prod(z, axis=0), complex_normal(2, 3)),
+    "fft": (np.fft.fft, complex_normal(4)),
+    "ifft": (np.fft.ifft, complex_normal(4)),
+    "real times complex": (np.multiply, normal(3), complex_normal(3)),
+    "solve": (np.linalg.solve, complex_normal(2, 2) + 3 * np.eye(2), complex_normal(2)),
+    "norm": (lambda z: np.linalg.norm(z, axis=0), complex_normal(3, 2)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMPLEX_PROGRAMS)
+def test_the_complex_gradient_is_that_of_central_differences(name):
+    check(*COMPLEX_PROGRAMS[name], order=1)
+
+
+# --- generated programs ------------------------------------------------------------------------------------
+
+STEPS = [
+    lambda m, a, b: m.tanh(a), lambda m, a, b: m.sin(a) * b, lambda m, a, b: a + 0.5 * b, lambda m, a, b: a * b,
+    lambda m, a, b: a / (2.0 + m.square(b)), lambda m, a, b: m.exp(-m.abs(a)), lambda m, a, b: a @ b.T @ a * 0.1,
+    lambda m, a, b: m.maximum(a, b), lambda m, a, b: m.where(a > b, a, 2.0 * b), lambda m, a, b: a - m.mean(a, axis=0),
+    lambda m, a, b: m.concatenate([a[1:], b[:1]]), lambda m, a, b: a[::-1], lambda m, a, b: m.sqrt(1.0 + m.square(a)),
+    lambda m, a, b: a * m.sum(b, axis=1, keepdims=True), lambda m, a, b: m.log(1.5 + m.cos(a)),
+    lambda m, a, b: m.cumsum(a, axis=1) * 0.3, lambda m, a, b: m.transpose(m.transpose(a) * 2.0),
+    lambda m, a, b: m.reshape(m.reshape(a, (-1,))[::-1], (3, 4)), lambda m, a, b: a * m.max(b), lambda m, a, b: a**3 * 0.1,
+]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:Output seems independent")
+@settings(max_examples=60)
+@given(steps=st.lists(st.tuples(st.integers(0, len(STEPS) - 1), st.integers(0, 8), st.integers(0, 8)), min_size=1,
+                      max_size=8), seed=st.integers(0, 99))  # fmt: skip
+def test_generated_programs_agree_with_autograd(steps, seed):
+    autograd = pytest.importorskip("autograd")
+    import autograd.numpy as theirs
+
+    def program(module, x, y):
+        values = [x, y]
+        for k, i, j in steps:
+            values.append(STEPS[k](module, values[-1 - i % len(values)], values[j % len(values)]))
+        return module.sum(module.tanh(values[-1]))
+
+    x, y = normal(3, 4, seed=seed), normal(3, 4, seed=seed + 100)
+    given = nf.grad(lambda x, y: program(np, x, y), (0, 1), allow_unused=True)(x, y)
+    expected = [autograd.grad(lambda x, y: program(theirs, x, y), k)(x, y) for k in (0, 1)]
+    assert_allclose(given[0], expected[0], rtol=1e-9, atol=1e-10)
+    assert_allclose(given[1], expected[1], rtol=1e-9, atol=1e-10)
+
+
+# --- kinks -------------------------------------------------------------------------------------------------
+
+ZERO = np.zeros(3)
+KINKS = [
+    ("ties of maximum share", lambda x: np.sum(np.maximum(x, 0)), ZERO, 0.5),
+    ("ties of minimum share", lambda x: np.sum(np.minimum(x, 0)), ZERO, 0.5),
+    ("ties of max share", np.max, ZERO, 1 / 3),
+    ("relu at 0", lambda x: np.sum(nn.relu(x)), ZERO, 0),
+    ("abs at 0", lambda x: np.sum(np.abs(x)), ZERO, 0),
+    ("norm at 0", np.linalg.norm, ZERO, 0),
+    ("norm of rows at 0", lambda x: np.sum(np.linalg.norm(x[None], axis=1)), ZERO, 0),
+    ("norm of order 1 at 0", lambda x: np.linalg.norm(x, 1), ZERO, 0),
+    ("std of a constant", np.std, np.ones(3), 0),
+    ("std of a constant along an axis", lambda x: np.sum(np.std(x[None], axis=1)), np.ones(3), 0),
+    ("clip at a bound", lambda x: np.sum(np.clip(x, 0, 1)), ZERO, 1),
+    ("clip at the only bound", lambda x: np.sum(np.clip(x, 0, None)), ZERO, 1),
+    ("clip at the upper bound", lambda x: np.sum(np.clip(x, None, 0)), ZERO, 1),
+    ("x ** 0", lambda x: np.sum(x**0.0), ZERO, 0),
+    ("x ** an array of 0", lambda x: np.sum(x ** np.zeros(3)), ZERO, 0),
+    ("prod of zeros", np.prod, ZERO, 0),
+    ("hypot at 0", lambda x: np.sum(np.hypot(x, x)), ZERO, 0),
+    ("arctan2 at 0", lambda x: np.sum(np.arctan2(x, x)), ZERO, 0),
+    ("sqrt not taken", lambda x: np.sum(np.where(x > 0, np.sqrt(x), 0)), ZERO, 0),
+    ("log not taken", lambda x: np.sum(np.where(x > 0, x * np.log(x), 0)), ZERO, 0),
+    ("division not taken", lambda x: np.sum(np.where(x != 0, 1 / x, x)), ZERO, 1),
+    ("exp not taken", lambda x: np.sum(np.where(x < 0, np.exp(x), x)), np.full(3, 1000.0), 1),
+    ("power not taken", lambda x: np.sum(np.where(x > 0, x**-0.5, x)), ZERO, 1),
+    ("sqrt masked by a product", lambda x: np.sum(np.sqrt(x) * np.zeros(3)) + np.sum(x), ZERO, 1),
+    ("sqrt sliced away", lambda x: np.sqrt(x)[0] + x[0], np.array([1.0, 0.0, 0.0]), [1.5, 0, 0]),
+    ("logaddexp of -inf", lambda x: np.sum(np.where(np.isfinite(x), np.logaddexp(x, x), x)), np.full(3, -np.inf), 1),
+]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:.*encountered")
+@pytest.mark.parametrize(("name", "fn", "x", "slope"), KINKS, ids=[kink[0] for kink in KINKS])
+def test_a_kink_has_its_convention(name, fn, x, slope):
+    assert_allclose(nf.grad(fn, allow_unused=True)(x), np.broadcast_to(slope, 3))
+
+
+def test_prod_is_exact_with_one_zero():
+    assert_array_equal(nf.grad(np.prod)(np.array([2.0, 0.0, 3.0])), [0, 6, 0])
+    assert_array_equal(nf.grad(lambda x: np.cumprod(x)[-1])(np.array([2.0, 0.0, 3.0])), [0, 6, 0])
+
+
+@pytest.mark.filterwarnings("ignore:.*encountered")
+def test_the_root_of_zero_has_an_infinite_slope_where_it_is_taken():
+    assert nf.grad(np.sqrt)(0.0) == np.inf
+
+
+def test_the_walk_back_warns_of_nothing():
+    assert nf.grad(np.sqrt)(0.0) == np.inf
+    assert_array_equal(nf.grad(lambda x: np.sum(np.where(x > 0, np.sqrt(x), 0)))(ZERO), ZERO)
+
+
+# --- forms -------------------------------------------------------------------------------------------------
+
+def test_the_gradient_of_a_tree_is_a_tree_with_zeros_and_statics():
+    tree = {"w": np.ones(2), "unused": np.ones((1, 2)), "name": "net", "labels": np.arange(3)}
+    given = nf.grad(lambda t: np.sum(t["w"] ** 2))(tree)
+    assert_array_equal(given["w"], [2, 2])
+    assert_array_equal(given["unused"], np.zeros((1, 2)))
+    assert given["name"] == "net"
+    assert_array_equal(given["labels"], np.arange(3))
+
+
+def test_the_gradient_of_a_model_is_a_model():
+    model = nn.Dense(3, 2, "tanh", rng=np.random.default_rng(0))
+    given = nf.grad(lambda m, x: np.sum(m(x)))(model, np.ones((4, 3), np.float32))
+    assert type(given) is nn.Dense
+    assert given.weight.shape == (3, 2)
+    assert given.weight.dtype == np.float32
+
+
+def test_several_arguments_give_a_tuple():
+    a, b = nf.grad(lambda x, y: np.sum(x * y), (0, 1))(X, Y)
+    assert_array_equal(a, Y)
+    assert_array_equal(b, X)
+
+
+def test_value_and_grad_gives_the_value_of_the_function_to_the_bit():
+    value, _ = nf.value_and_grad(weighted(np.tanh))(X)
+    assert value == weighted(np.tanh)(X)
+
+
+def test_what_comes_along_is_given_back():
+    gradient, aux = nf.grad(lambda x: (np.sum(x**2), {"mean": np.mean(x)}), has_aux=True)(X)
+    assert_array_equal(gradient, 2 * X)
+    assert aux["mean"] == np.mean(X)
+    (value, aux), gradient = nf.value_and_grad(lambda x: (np.sum(x**2), "note"), has_aux=True)(X)
+    assert aux == "note"
+
+
+def test_gradients_are_fresh_arrays():
+    f = nf.grad(lambda x: np.sum(x * x))
+    first = f(X)
+    kept = first.copy()
+    second = f(2 * X)
+    assert_array_equal(first, kept)
+    assert not np.shares_memory(first, second)
+    w = normal(3)
+    assert not np.shares_memory(nf.grad(lambda x: np.sum(x * w))(normal(3)), w)
+
+
+def test_the_gradient_keeps_the_dtype_of_the_argument():
+    for dtype in (np.float16, np.float32, np.float64, np.complex64):
+        assert nf.grad(lambda x: np.sum(np.abs(x) * np.float64(2)))(np.ones(3, dtype)).dtype == dtype
+
+
+def test_a_zero_dimensional_argument_gives_a_zero_dimensional_array():
+    given = nf.grad(lambda x: x * x)(np.array(3.0))
+    assert type(given) is np.ndarray
+    assert given == 6
+
+
+def test_an_argument_with_broadcast_axes_has_a_gradient_an_element():
+    x = np.broadcast_to(np.array([1.0, 2.0]), (3, 2))
+    assert_array_equal(nf.grad(lambda x: np.sum(x[1:] ** 2))(x), [[0, 0], [2, 4], [2, 4]])
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_arguments_in_any_memory_order_are_differentiated(order):
+    x = np.asarray(normal(4, 3), order=order)
+    check(lambda x: x[1:].T @ x[:-1], x)
+    check(lambda x: x[1:].T @ x[:-1], x[::-1, ::2])
+
+
+# --- flat vectors ------------------------------------------------------------------------------------------
+
+def sines(x):
+    return np.sin(x)
+
+
+M1 = np.array([1.0, 2.0, 3.0])
+MATRIX = np.ones((2, 2), np.float32)
+OPTIMISERS = [
+    ("first of m1", M1, lambda m: m[0], [1, 0, 0]),
+    ("of the first of two", (M1, np.array([4.0, 5.0, 6.0])), lambda m: m[0][1], [0, 1, 0, 0, 0, 0]),
+    ("x[3]", {"x": M1, "y": sines, "z": np.arange(4.0, 7)}, lambda m: m["x"][2], [0, 0, 1, 0, 0, 0]),
+    ("z[1]", {"x": M1, "y": sines, "z": np.arange(4.0, 7)}, lambda m: m["z"][0], [0, 0, 0, 1, 0, 0]),
+    ("tied", {"x": M1, "y": M1, "z": np.arange(4.0, 7)}, lambda m: m["y"][1], [0, 1, 0, 0, 0, 0]),
+    ("ties summed", {"x": M1, "y": M1, "z": np.arange(4.0, 7)},
+     lambda m: m["x"][0] + 2 * m["y"][1] + 3 * m["z"][2], [1, 2, 0, 0, 0, 3]),
+    ("both of a tie", {"x": M1, "y": M1}, lambda m: np.sum(m["x"] * m["y"]), [2, 4, 6]),
+    ("tied by a transpose", {"x": (W := np.arange(4.0).reshape(2, 2)), "y": W.T},
+     lambda m: np.sum(m["x"] * m["y"]), [0, 4, 2, 6]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("through", ["view", "restructure"])
+@pytest.mark.parametrize(("name", "model", "fn", "expected"), OPTIMISERS, ids=[case[0] for case in OPTIMISERS])
+def test_gradients_by_the_flat_vector_are_those_of_optimisers_jl(name, model, fn, expected, through):
+    flat, layout = nf.destructure(model)
+    rebuild = getattr(layout, through)
+    assert_array_equal(nf.grad(lambda flat: fn(rebuild(flat)))(flat), expected)
+    assert_array_equal(nf.grad(layout.lift(fn))(flat), expected)
+
+
+def test_a_mixed_gradient_of_squares_of_a_tied_matrix():
+    flat, layout = nf.destructure({"a": np.ones(3), "b": MATRIX, "c": [MATRIX]})
+    flat[:] = np.arange(1, 8)
+    given = nf.grad(lambda flat: np.sum(layout.restructure(flat)["c"][0] ** 2))(flat)
+    assert_array_equal(given, [0, 0, 0, 8, 10, 12, 14])
+
+
+def test_restructure_of_a_traced_vector_keeps_dtype_and_memory_order():
+    model = {"w": np.asarray(normal(3, 2), order="F"), "b": np.ones(2, np.float32), "t": normal(2, 3, 4).transpose(1, 2, 0)}
+    flat, layout = nf.destructure(model)
+    given, wanted = nf.compile(layout.restructure)(flat), layout.restructure(flat)
+    for name in model:
+        assert given[name].dtype == wanted[name].dtype
+        assert given[name].strides == wanted[name].strides
+        assert_array_equal(given[name], wanted[name])
+
+
+def test_lifting_in_a_loop_traces_once():
+    flat, layout = nf.destructure({"w": np.ones(2)})
+    runs = []
+
+    def loss(m):
+        runs.append(1)
+        return np.sum(m["w"] ** 2)
+
+    for _ in range(3):
+        nf.value_and_grad(layout.lift(loss))(flat)
+    assert len(runs) == 2
+
+
+def test_programs_do_not_keep_their_function_alive():
+    def make():
+        def loss(x):
+            return np.sum(x**2)
+
+        nf.grad(loss)(np.ones(2))
+        return weakref.ref(loss)
+
+    alive = make()
+    gc.collect()
+    assert alive() is None
+
+
+def test_an_array_that_the_function_closes_over_is_live():
+    w = np.ones(2)
+    f = nf.grad(lambda x: np.sum(w * x))
+    assert_array_equal(f(np.zeros(2)), [1, 1])
+    w[:] = 3
+    assert_array_equal(f(np.zeros(2)), [3, 3])
+
+
+# --- functions of functions --------------------------------------------------------------------------------
+
+def chain(w, x):
+    return np.sum(np.tanh(np.tanh(x @ w) @ w) ** 2)
+
+
+def test_jvp_is_the_derivative_in_a_direction():
+    out, tangent = nf.jvp(lambda x, y: np.sin(x) * y, (X, Y), (Y, X))
+    assert_array_equal(out, np.sin(X) * Y)
+    assert_allclose(tangent, np.cos(X) * Y * Y + np.sin(X) * X)
+
+
+def test_jvp_is_right_where_the_cotangents_of_ones_cancel():
+    _, tangent = nf.jvp(lambda x: np.stack([np.sqrt(x), -np.sqrt(x)]) * np.exp(x), (np.float64(4.0),), (1.0,))
+    slope = np.exp(4.0) * (0.25 + 2.0)
+    assert_allclose(tangent, [slope, -slope])
+
+
+def test_jvp_of_an_independent_result_is_zero():
+    assert_array_equal(nf.jvp(lambda x: (x, np.ones(2)), (X,), (Y,))[1][1], np.zeros(2))
+
+
+def test_vjp_pulls_cotangents_back():
+    out, pull = nf.vjp(lambda x, w: {"a": x @ w, "b": x}, X, normal(4, 2))
+    back = pull({"a": np.ones((3, 2)), "b": np.zeros((3, 4))})
+    assert_allclose(back[0], np.ones((3, 2)) @ normal(4, 2).T)
+    assert_allclose(back[1], X.T @ np.ones((3, 2)))
+
+
+def test_jacobian_and_hessian_are_those_of_central_differences():
+    x = normal(3)
+    assert_allclose(nf.jacobian(lambda x: np.outer(x, x))(x), np.einsum("ik,j->ijk", np.eye(3), x) + np.einsum(
+        "i,jk->ijk", x, np.eye(3)))
+    assert_allclose(nf.hessian(lambda x: np.prod(x) ** 2)(x), np.stack([
+        differences(lambda v, i=i: nf.grad(lambda x: np.prod(x) ** 2)(v)[i], x) for i in range(3)]), rtol=1e-6)
+
+
+def test_the_hessian_of_what_is_linear_is_zero():
+    assert_array_equal(nf.hessian(lambda x: np.sum(x))(M1), np.zeros((3, 3)))
+    assert_array_equal(nf.grad(lambda x: np.sum(nf.grad(lambda x: 3 * np.sum(x))(x)))(M1), np.zeros(3))
+
+
+def test_a_third_derivative_is_right():
+    assert_allclose(nf.grad(nf.grad(nf.grad(lambda x: x**5)))(2.0), 240)
+
+
+def test_an_inner_gradient_is_not_confused_with_the_outer_one():
+    outer = nf.grad(lambda x: x * nf.grad(lambda y: x * y)(2.0))
+    assert outer(3.0) == 6
+
+
+@pytest.mark.parametrize("by", [0, 1, 2])
+def test_gradients_go_through_scan(by):
+    def recurrent(w, x, h):
+        last, ys = nf.scan(lambda h, x: (np.tanh(h @ w + x), h * x), h, x)
+        return np.sum(last**2) + np.sum(ys)
+
+    args = (normal(3, 3), normal(5, 3), normal(3))
+    check(lambda v: recurrent(*args[:by], v, *args[by + 1 :]), args[by])
+
+
+def test_gradients_go_through_scan_with_a_carry_that_changes_its_form():
+    def total(h):
+        return nf.scan(lambda state, _: ((state[0] + 1, state[1] * h + 1), None), (0, 0.0), length=5)[0][1]
+
+    check(total, np.array(1.5))
+
+
+@pytest.mark.parametrize("axes", [(None, 0), (None, 1)])
+def test_gradients_go_through_vmap(axes):
+    def mapped(w, x):
+        return nf.vmap(lambda w, x: np.sin(x @ w), axes)(w, x)
+
+    check(mapped, normal(3, 3), normal(3, 3, seed=2))
+
+
+def test_gradients_for_each_example_are_a_vmap_of_a_gradient():
+    w, x = normal(4, 4), normal(5, 4)
+    each = nf.vmap(nf.grad(chain), (None, 0))(w, x)
+    assert_allclose(each.sum(axis=0), nf.grad(lambda w: sum(chain(w, row) for row in x))(w))
+    assert_array_equal(each[2], nf.grad(chain)(w, x[2]))
+
+
+def test_remat_gives_the_same_gradient_with_a_smaller_workspace():
+    w, x = normal(8, 8) * 0.3, normal(200, 8)
+
+    def deep(block):
+        def loss(w, x):
+            for _ in range(4):
+                x = block(x, w)
+            return np.sum(x**2)
+
+        return nf.grad(loss)
+
+    def block(x, w):
+        for _ in range(4):
+            x = np.tanh(x @ w)
+        return x
+
+    plain, again = deep(block), deep(nf.remat(block))
+    assert_allclose(plain(w, x), again(w, x), rtol=1e-10)
+    assert again.trace(w, x).replay.nbytes < 0.7 * plain.trace(w, x).replay.nbytes
+
+
+def test_gradients_work_inside_a_compiled_function():
+    @nf.compile
+    def step(w, x):
+        value, gradient = nf.value_and_grad(chain)(w, x)
+        return value, w - 0.1 * gradient
+
+    w, x = normal(4, 4), normal(5, 4)
+    value, after = step(w, x)
+    assert value == chain(w, x)
+    assert_array_equal(after, w - 0.1 * nf.grad(chain)(w, x))
+
+
+def test_a_rule_can_be_given_to_a_ufunc():
+    special = pytest.importorskip("scipy.special")
+    with pytest.raises(TypeError, match="defvjp"):
+        nf.grad(lambda x: np.sum(special.j0(x)))(M1)
+    nf.defvjp(special.j0, lambda g, y, x: -g * special.j1(x))
+    assert_allclose(nf.grad(lambda x: np.sum(special.j0(x)))(M1), -special.j1(M1))
+
+
+# --- errors ------------------------------------------------------------------------------------------------
+
+def test_independence_of_all_arguments_is_an_error_that_names_the_likely_causes():
+    model = np.ones(3)
+    with pytest.raises(TraceError, match="closes over"):
+        nf.grad(lambda x: np.sum(model**2))(M1)
+    assert_array_equal(nf.grad(lambda x: np.sum(model**2), allow_unused=True)(M1), np.zeros(3))
+    with pytest.raises(TraceError, match="closes over"):
+        nf.grad(lambda x: np.sum(np.round(x)))(M1)
+
+
+def test_independence_of_one_of_several_arguments_is_zero():
+    given = nf.grad(lambda x, y: np.sum(x), (0, 1))(M1, M1)
+    assert_array_equal(given[1], np.zeros(3))
+
+
+def test_writing_in_place_inside_a_differentiated_function_raises():
+    model = {"w": np.zeros(3)}
+    layout = nf.Layout.of(model)
+
+    def loss(flat):
+        layout.restructure(flat, out=model)
+        return np.sum(model["w"] ** 2)
+
+    with pytest.raises(TypeError, match="traced"):
+        nf.grad(loss)(M1)
+    bound = layout.bind(model)
+    with pytest.raises(TypeError, match="traced"):
+        nf.grad(lambda flat: np.sum(bound.load(flat)["w"]))(M1)
+
+
+def test_a_result_that_is_no_number_is_refused():
+    with pytest.raises(TypeError, match="one number"):
+        nf.grad(np.sin)(M1)
+    with pytest.raises(TypeError, match="real"):
+        nf.grad(lambda z: np.sum(z))(M1 * 1j)
+    with pytest.raises(TypeError, match="has_aux"):
+        nf.grad(np.sum, has_aux=True)(M1)
+
+
+def test_an_argument_that_is_no_array_of_floats_is_refused():
+    with pytest.raises(TypeError, match="argument 0"):
+        nf.grad(lambda n: np.sum(n))(np.arange(3))
+    with pytest.raises(TypeError, match="argument 2"):
+        nf.grad(np.sum, 2)(M1)
+    with pytest.raises(ValueError, match="argnums"):
+        nf.grad(np.sum, -1)
+
+
+def test_cotangents_and_tangents_of_another_form_are_refused():
+    _, pull = nf.vjp(np.sin, M1)
+    with pytest.raises(ValueError, match="shape"):
+        pull(np.ones(2))
+    with pytest.raises(ValueError, match="shape"):
+        nf.jvp(np.sin, (M1,), (np.ones(2),))
+    with pytest.raises(TypeError, match="tuple"):
+        nf.jvp(np.sin, M1, M1)
+
+
+def test_what_has_no_rule_says_so():
+    with pytest.raises(TypeError, match="no derivative rule"):
+        nf.grad(lambda x: np.sum(np.linalg.svd(x)[1]))(X)
