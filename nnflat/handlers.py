@@ -227,7 +227,7 @@ def getitem(trace: Trace, x: Tracer, index: Any) -> Any:
     if isinstance(value, np.ndarray):
         return trace.view(x, value)
     at = trace.view(x, x.value[(*parts, Ellipsis)])
-    return Tracer(trace, value, at.window)
+    return Tracer(trace, value, at.window) if at.window.dtype.isnative else trace.copy(at, value)
 
 
 def axis_of(axis: Any) -> dict[str, Any]:
@@ -258,7 +258,7 @@ def mean(x: Tracer, axis: Any = None, dtype: Any = None, out: Any = None, keepdi
     if out is not None or where is not True or array.size == 0 or dtype is not None:
         return x.trace_now.call(np.mean, (x,), {"axis": axis, "dtype": dtype, "keepdims": keepdims, "where": where})
     value = np.mean(x.value, axis=axis, keepdims=keepdims)
-    wide = np.dtype("f8") if array.dtype.kind in "iub" else np.dtype("f4") if array.dtype == "f2" else None
+    wide = np.dtype("f8") if array.dtype.kind in "iub" else np.dtype("f4") if array.dtype.char == "e" else None
     total = reduction(np.add)(x, axis, wide, None, keepdims)
     return with_value(divide_by_count(total, array.size // max(as_array(value).size, 1), as_array(value).dtype), value)
 

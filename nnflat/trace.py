@@ -89,11 +89,7 @@ class Trace:
         return self.cast(window, dtype)
 
     def cast(self, window: Window, dtype: np.dtype) -> Window:
-        if window.dtype == dtype:
-            return window
-        target = self.tape.temporary(np.empty_like(window.standin(), dtype))
-        self.add("copy", "cast", (window,), (target,))
-        return target
+        return window if window.dtype == dtype else self.copied(window, dtype)
 
     # recording
 
@@ -162,18 +158,22 @@ class Trace:
         return self.record(kind, ufunc.__name__, windows, value, ufunc=ufunc, signature=signature)
 
     def loop_operand(self, ufunc: np.ufunc, x: Any, dtype: np.dtype) -> Window:
-        """Return the window of an operand, cast where a quick loop does that better than NumPy's buffering."""
+        """Return the window of an operand, cast beforehand where NumPy does that, or where it is quicker.
+
+        NumPy casts a 0-d or short 1-d operand to keep the chance of a single loop, and buffers any other.
+        """
         window = self.window(x, dtype)
         if window.dtype == dtype and window.aligned:
             return window
-        if ufunc.signature is not None:
-            return self.cast(window, dtype) if window.aligned else self.copied(window, dtype)
+        short = len(window.shape) < 2 and window.size <= np.getbufsize() and ufunc.nargs <= 3
         quick = window.aligned and cast_loop(window.dtype.str[1:], dtype.str[1:]) is not None
-        return self.cast(window, dtype) if quick and ufunc.__name__ not in STRIDE_BITS else window
+        if short or ufunc.signature is not None or (quick and ufunc.__name__ not in STRIDE_BITS):
+            return self.copied(window, dtype)
+        return window
 
     def copied(self, window: Window, dtype: np.dtype) -> Window:
         target = self.tape.temporary(np.empty_like(window.standin(), dtype))
-        self.add("copy", "copy", (window,), (target,))
+        self.add("copy", "cast", (window,), (target,))
         return target
 
     def reduce(self, ufunc: np.ufunc, x: Any, *, axis: Any = 0, dtype: Any = None, keepdims: bool = False) -> Any:
