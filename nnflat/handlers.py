@@ -216,6 +216,8 @@ def getitem(trace: Trace, x: Tracer, index: Any) -> Any:
     parts = index if isinstance(index, tuple) else (index,)
     if any(is_traced(part) and part.dtype == bool or part is True or part is False for part in parts):
         raise trace.fail("a mask as an index: the shape of the result depends on values", "np.where(mask, x, 0)")
+    if len(parts) == 1 and takes_rows(x, parts[0]):
+        return trace.take(x, parts[0], x.value[value_of(parts[0])])
     if any(is_traced(part) or isinstance(part, np.ndarray) for part in parts):
         return trace.call(operator.getitem, (x, index), {}, "take")
     value = x.value[index]
@@ -230,8 +232,21 @@ def getitem(trace: Trace, x: Tracer, index: Any) -> Any:
     return Tracer(trace, value, at.window) if at.window.dtype.isnative else trace.copy(at, value)
 
 
-def axis_of(axis: Any) -> dict[str, Any]:
-    return {"axis": axis}
+def takes_rows(x: Any, index: Any) -> bool:
+    """Whether `x[index]` copies pieces of memory: rows of an array, by an array of integers."""
+    array, numbers = value_of(x), as_array(value_of(index)) if is_traced(index) else index
+    if not isinstance(array, np.ndarray) or not isinstance(numbers, np.ndarray) or array.ndim == 0:
+        return False
+    return (array.shape[0] > 0 and numbers.size > 0 and numbers.dtype.kind in "iu" and numbers.dtype != np.uint64
+            and numbers.flags.c_contiguous and numbers.flags.aligned and array[0, ...].flags.c_contiguous)
+
+
+def take(trace: Trace, a: Any, indices: Any, axis: Any = None, **kwargs: Any) -> Any:
+    """`np.take` of rows is `a[indices]`."""
+    along_rows = axis == 0 or (axis is None and np.ndim(value_of(a)) == 1)
+    if kwargs or not along_rows or not takes_rows(a, indices):
+        return NotImplemented
+    return trace.take(a, indices, np.take(value_of(a), value_of(indices), axis))
 
 
 def reduction(ufunc: np.ufunc, default: Any = None) -> Handler:
@@ -444,7 +459,7 @@ def method_of(x: Tracer, name: str) -> Any:
 HANDLERS: dict[Handler, Handler] = {
     np.where: where, np.concatenate: concatenate, np.stack: stack, np.clip: clip,
     np.dot: dot(np.dot), np.inner: dot(np.inner), np.outer: outer, np.tril: tril, np.triu: triu,
-    np.linalg.norm: norm,
+    np.linalg.norm: norm, np.take: take,
     np.vstack: joined(np.atleast_2d, lambda parts: 0),
     np.hstack: joined(np.atleast_1d, lambda parts: 0 if parts and parts[0].ndim == 1 else 1),
     np.dstack: joined(np.atleast_3d, lambda parts: 2),

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from nnflat._loops import Loop, cast_loop, copy_loop, gather_loop, select_loop, ufunc_loop
+from nnflat._loops import Loop, address, cast_loop, copy_loop, gather_loop, select_loop, ufunc_loop
 from nnflat._replay import Call, Form, Iterator, Repeat
-from nnflat.tape import Buffer, Operation, Window, address, view_window
+from nnflat.tape import Buffer, Operation, Window, view_window
 
 EXTERNAL_LOOP, REFS_OK, ZEROSIZE_OK, REDUCE_OK = 0x8, 0x20, 0x40, 0x80
 BUFFERED, GROWINNER, DELAY_BUFALLOC, DONT_NEGATE_STRIDES = 0x200, 0x400, 0x800, 0x1000
@@ -308,6 +308,18 @@ def lower_gather(operation: Operation) -> list[Instruction]:
     return [elementwise("take", gather_loop(target.dtype.itemsize), (fixed, table, target))]
 
 
+def lower_take(operation: Operation) -> list[Instruction]:
+    """Lower rows of a source by index; a row is one piece of memory, and so is the index."""
+    source, index = operation.inputs
+    target = operation.outputs[0]
+    if target.size == 0:
+        return []
+    row = target.size // index.size * target.dtype.itemsize
+    return [Instruction("take", "take", [(w.buffer, w.offset) for w in (source, index, target)], (2,),
+                        dims=(index.size, source.shape[0], row), strides=(source.strides[0], index.dtype.itemsize, row),
+                        work=target.size)]
+
+
 def lower_call(operation: Operation) -> list[Instruction]:
     windows = operation.inputs + operation.outputs
     forms = [Form(kind, window.dtype, window.shape, window.strides)
@@ -333,6 +345,7 @@ LOWERINGS: dict[str, Callable[[Operation], list[Instruction]]] = {
     "copy": lower_copy,
     "where": lower_select,
     "gather": lower_gather,
+    "take": lower_take,
     "call": lower_call,
     "repeat": lower_repeat,
 }

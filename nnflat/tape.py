@@ -11,9 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+
+from nnflat._loops import address
 
 CELL = np.zeros(256, np.uint8)
 ALIGNED = -CELL.ctypes.data % 64
@@ -46,16 +49,17 @@ class Window:
 
     def standin(self) -> np.ndarray:
         """Make an array with this shape, strides and alignment over memory that nobody may touch. # T3"""
-        cell = np.ndarray((), self.dtype, CELL, ALIGNED if self.aligned else ALIGNED + 1)
-        return np.lib.stride_tricks.as_strided(cell, self.shape, self.strides)
+        return standin(self.shape, self.strides, self.dtype, self.aligned)
 
     def over(self, array: np.ndarray, base: np.ndarray) -> Window:
         """Return the window that `array`, a view of memory of `base` (which this window is), stands for. # T2"""
         return view_window(self.buffer, self.offset + address(array) - address(base), array)
 
 
-def address(array: np.ndarray) -> int:
-    return array.__array_interface__["data"][0]
+@lru_cache(maxsize=4096)
+def standin(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype, aligned: bool) -> np.ndarray:
+    cell = np.ndarray((), dtype, CELL, ALIGNED if aligned else ALIGNED + 1)
+    return np.lib.stride_tricks.as_strided(cell, shape, strides)
 
 
 def view_window(buffer: Buffer, offset: int, array: np.ndarray) -> Window:

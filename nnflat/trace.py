@@ -8,6 +8,7 @@ it. What has no loop of its own is recorded as a call of NumPy.
 from __future__ import annotations
 
 import operator
+import os
 import sys
 import sysconfig
 import threading
@@ -15,6 +16,7 @@ import types
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -200,6 +202,11 @@ class Trace:
     def copy(self, x: Tracer, value: Any, name: str = "copy") -> Tracer:
         """Record a copy of x that is laid out, and typed, as `value`."""
         return self.record("copy", name, [self.window(x)], value)
+
+    def take(self, x: Any, index: Any, value: Any) -> Any:
+        """Record rows of x by a traced or captured index, where rows and index are pieces of memory."""
+        window = self.cast(self.window(index), np.dtype(np.intp))
+        return self.record("take", "take", [self.window(x), window], value)
 
     def copy_dense(self, x: Any, like: np.ndarray) -> Window:
         """Return the window of x where it is laid out as `like`, else of a copy that is."""
@@ -396,22 +403,35 @@ for _name, _ufunc in UNARY.items():
 
 def loop_signature(ufunc: np.ufunc, inputs: Sequence[Any], value: Any) -> str | None:
     """Return the signature of the loop that gave `value`; None where it is no loop that can be replayed."""
-    dtypes = tuple(weak_dtype(x) for x in inputs)
+    found = resolve(ufunc, tuple(weak_dtype(x) for x in inputs))
+    if found is None:
+        return None
+    signature, resolved = found
+    outputs = value if type(value) is tuple else (value,)
+    for y, dtype in zip(outputs, resolved[ufunc.nin:], strict=True):
+        if as_array(y).dtype != dtype:
+            return None
+    for x, dtype in zip(inputs, resolved, strict=False):
+        if not number_fits(value_of(x), dtype):
+            return None
+    return signature
+
+
+@lru_cache(maxsize=4096)
+def resolve(ufunc: np.ufunc, dtypes: tuple[Any, ...]) -> tuple[str, tuple[np.dtype, ...]] | None:
+    """Return NumPy's choice of a loop for operands of these dtypes; a Python number gives its type."""
     try:
         resolved = ufunc.resolve_dtypes((*dtypes, *[None] * ufunc.nout))
     except (TypeError, RecursionError):
         return None
     chars = [dtype.char for dtype in resolved]
     signature = "".join(chars[:ufunc.nin]) + "->" + "".join(chars[ufunc.nin:])
-    outputs = value if type(value) is tuple else (value,)
-    if any(as_array(y).dtype != dtype for y, dtype in zip(outputs, resolved[ufunc.nin:], strict=True)):
-        return None
-    if ufunc.signature is not None and ufunc is not np.matmul and any(dtype.kind == "c" for dtype in resolved):
+    other_products = ufunc.signature is not None and ufunc is not np.matmul
+    if other_products and any(dtype.kind == "c" for dtype in resolved):
         return None
     if "O" in signature or find_loop(ufunc, signature) is None or can_raise(ufunc, resolved):
         return None
-    numbers_fit = all(number_fits(value_of(x), dtype) for x, dtype in zip(inputs, resolved, strict=False))
-    return signature if numbers_fit else None
+    return signature, resolved
 
 
 def weak_dtype(x: Any) -> Any:
@@ -579,14 +599,24 @@ LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "pl
 
 def user_line() -> str:
     """Return the innermost line that is no library's; failing that, neither ours nor NumPy's."""
-    return line_outside((PACKAGE, NUMPY, "<", *LIBRARIES)) or line_outside((PACKAGE, NUMPY, "<")) or "no line of Python"
+    return line_outside(in_library) or line_outside(in_numpy) or "no line of Python"
 
 
-def line_outside(paths: tuple[str, ...]) -> str | None:
+@lru_cache(maxsize=1024)
+def in_numpy(file: str) -> bool:
+    return file.startswith((PACKAGE, NUMPY, "<"))
+
+
+@lru_cache(maxsize=1024)
+def in_library(file: str) -> bool:
+    return file.startswith(LIBRARIES) or in_numpy(file)
+
+
+def line_outside(excluded: Callable[[str], bool]) -> str | None:
     frame: types.FrameType | None = sys._getframe(2)
     while frame is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith(paths):
-            return f"{Path(file).name}, line {frame.f_lineno}, in {frame.f_code.co_name}"
+        code = frame.f_code
+        if not excluded(code.co_filename):
+            return f"{os.path.basename(code.co_filename)}, line {frame.f_lineno}, in {code.co_name}"
         frame = frame.f_back
     return None
