@@ -1079,6 +1079,7 @@ cdef class Caller:
 
     cdef vectorcallfunc vectorcall
     cdef public list replays        # most recently used first
+    cdef public object fn
 
     def __cinit__(self, *args, **kwargs):
         self.vectorcall = <vectorcallfunc>call_quickly

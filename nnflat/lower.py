@@ -56,6 +56,13 @@ class Instruction:
 find_loop = lru_cache(maxsize=4096)(ufunc_loop)
 
 
+def loop_of(operation: Operation) -> Loop:
+    loop = find_loop(operation.ufunc, operation.signature)
+    if loop is None:
+        raise TypeError(f"{operation.name} has no loop {operation.signature}")
+    return loop
+
+
 def lower(operation: Operation) -> list[Instruction]:
     """Return the instructions of an operation; none where it touches no element."""
     instructions = LOWERINGS[operation.kind](operation)
@@ -123,7 +130,7 @@ def lower_ufunc(operation: Operation) -> list[Instruction]:
     windows = operation.inputs + operation.outputs
     if operation.outputs[0].size == 0:
         return []
-    loop = find_loop(operation.ufunc, operation.signature)
+    loop = loop_of(operation)
     dtypes = [np.dtype(char) for char in operation.signature.replace("->", "")]
     nwrites = len(operation.outputs)
     if needs_iterator(operation, dtypes):
@@ -159,7 +166,7 @@ def lower_reduce(operation: Operation) -> list[Instruction]:
     source, target = operation.inputs[0], operation.outputs[0]
     if target.size == 0:
         return []
-    loop = find_loop(operation.ufunc, operation.signature)
+    loop = loop_of(operation)
     dtype = np.dtype(operation.signature[0])
     identity = operation.ufunc.identity
     first = identity is None
@@ -216,7 +223,7 @@ def lower_accumulate(operation: Operation) -> list[Instruction]:
     start = copy(first_slice(source, (axis,)), first_slice(target, (axis,)))
     if count == 0:
         return [start]
-    loop = find_loop(operation.ufunc, operation.signature)
+    loop = loop_of(operation)
     windows = [target, source, target]
     others = [other for other in range(len(source.shape)) if other != axis]
     offsets = [0, source.strides[axis], target.strides[axis]]
@@ -234,7 +241,7 @@ def lower_gufunc(operation: Operation) -> list[Instruction]:
     windows = operation.inputs + operation.outputs
     if operation.outputs[0].size == 0:
         return []
-    loop = find_loop(operation.ufunc, operation.signature)
+    loop = loop_of(operation)
     cores = core_dimensions(operation.ufunc.signature, windows)
     sizes: dict[str, int] = {}
     inner_strides: list[int] = []
@@ -270,7 +277,8 @@ def core_dimensions(signature: str, windows: Sequence[Window]) -> list[list[tupl
 
 def outer_strides(window: Window, count: int, ndim: int) -> list[int]:
     """Return the strides of the first `count` axes, 0 where they are broadcast to `ndim`."""
-    own = [0 if size == 1 else stride for size, stride in zip(window.shape[:count], window.strides[:count], strict=True)]
+    sizes = zip(window.shape[:count], window.strides[:count], strict=True)
+    own = [0 if size == 1 else stride for size, stride in sizes]
     return [0] * (ndim - count) + own
 
 

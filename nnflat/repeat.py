@@ -15,11 +15,12 @@ import numpy as np
 
 from nnflat._replay import Replay
 from nnflat.compile import Program, same_bits
+from nnflat.context import TraceError, active, entered_errstate, tracing, user_line
 from nnflat.plan import plan
 from nnflat.structure import put_together, take_apart
 from nnflat.tape import Tape, Window
-from nnflat.trace import Trace, TraceError, Tracer, active, as_array, is_traced, kind_of, tracing, value_of
-
+from nnflat.trace import Trace
+from nnflat.tracer import Tracer, as_array, is_traced, kind_of, value_of
 
 # --- the plain meaning -------------------------------------------------------------------------------------
 
@@ -68,6 +69,10 @@ class Mapped:
         results = [self.fn(*put_together(structure, iter([row_of(end, axis, i) for end, axis in
                                                           zip(ends, axes, strict=True)]))) for i in range(rows)]
         return stack_trees(results)
+
+    @property
+    def cache_key(self) -> tuple[Any, ...]:
+        return self.fn, "vmap", self.in_axes, self.threads
 
     def take_apart(self, args: Sequence[Any]) -> tuple[list[Any], list[int | None], Any]:
         """Return the ends of the arguments, the axis of each (not negative), and the structure of the arguments."""
@@ -244,7 +249,7 @@ def run_natively(body: Body, rows: int, moving: Sequence[tuple[np.ndarray, int, 
     n, m = len(moving), len(body.arrays)
     moved = [(shifted(window, offset), step) for window, (_, offset, step) in zip(windows[:n], moving, strict=True)]
     written = [tape.temporary(output) for output in outputs]
-    four = [(start, *[tape.temporary(array) for _ in range(3)])
+    four = [(start, tape.temporary(array), tape.temporary(array), tape.temporary(array))
             for start, array in zip(windows[n + m:], carries, strict=True)]
     steps = [(window, output.strides[0]) for window, output in zip(written, outputs, strict=True)]
     add_repetition(tape, "scan", repetition(body, rows, moved, windows[n:n + m], steps, four), errstate={}, where="")
@@ -296,8 +301,8 @@ def map_traced(trace: Trace, fn: Callable[..., Any], ends: Sequence[Any], axes: 
 
 def row_window(array: np.ndarray, axis: int, i: int) -> tuple[Any, np.ndarray]:
     """Return row i as NumPy gives it (a scalar, where one axis is all), and as an array."""
-    index = (*[slice(None)] * axis, i)
-    return array[index], array[(*index, Ellipsis)]
+    moved = np.moveaxis(array, axis, 0)
+    return moved[i], moved[i, ...]
 
 
 def check_row(stacked: Sequence[np.ndarray], ends: Sequence[Any], i: int, name: str) -> None:
@@ -309,8 +314,6 @@ def check_row(stacked: Sequence[np.ndarray], ends: Sequence[Any], i: int, name: 
 
 
 def record(trace: Trace, name: str, repeated: Repetition) -> None:
-    from nnflat.trace import entered_errstate, user_line
-
     add_repetition(trace.tape, name, repeated, errstate=entered_errstate(), where=user_line())
 
 
@@ -402,7 +405,8 @@ def repeat_steps(trace: Trace, step: Step, carry_ends: Sequence[Any], carry_stru
     final = [trace.output(value) for value in last]
     fours = [(begin, trace.output(array).window, trace.output(array).window, end.window)
              for begin, array, end in zip(dense, first, final, strict=True)]
-    moved = [(shifted(trace.window(end), offset), stride) for end, (_, offset, stride) in zip(ends, moving, strict=True)]
+    moved = [(shifted(trace.window(end), offset), stride)
+             for end, (_, offset, stride) in zip(ends, moving, strict=True)]
     rest = [(output.window.over(output.value[start:], output.value), output.value.strides[0]) for output in outputs]
     fill_unrolled(trace, outputs, unrolled)
     record(trace, "scan", repetition(body, rows, moved, body.outside, rest, fours))

@@ -9,7 +9,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -28,7 +28,7 @@ class Buffer:
 
     role: str
     nbytes: int
-    array: np.ndarray | None = None
+    array: Any = None
     window: Window | None = None
 
 
@@ -75,10 +75,10 @@ class Operation:
     inputs: tuple[Window, ...]
     outputs: tuple[Window, ...]
     errstate: dict[str, str]
-    ufunc: np.ufunc | None = None
+    ufunc: Any = None
     signature: str = ""
     axes: tuple[int, ...] = ()
-    function: Callable[..., Any] | None = None
+    function: Any = None
     kinds: tuple[str, ...] = ()
     inner: Any = None
     where: str = ""
@@ -88,7 +88,6 @@ class Operation:
 class Tape:
     """A record of operations, and of the buffers that they did not make themselves."""
 
-    parent: Tape | None = None
     operations: list[Operation] = field(default_factory=list)
     arguments: list[tuple[Buffer, Window]] = field(default_factory=list)
     captured: dict[int, Window] = field(default_factory=dict)

@@ -1,14 +1,15 @@
 """Tracing: what NumPy functions of traced values give, and what the errors say where they cannot be traced."""
 
+import contextlib
 import math
 import operator
 
 import numpy as np
 import pytest
+from law import compare
 
 import nnflat as nf
-from law import compare
-from nnflat.trace import TraceError
+from nnflat.context import TraceError
 
 X = np.random.default_rng(0).standard_normal((4, 5)).astype(np.float32)
 ORDERS = {
@@ -86,8 +87,7 @@ COVERED = {
     "ptp": lambda x: np.ptp(x, axis=0) if x.dtype != bool else x,
     "iteration": lambda x: tuple(row * 2 for row in x),
     "unary operators": lambda x: (abs(x), +x) if x.dtype != bool else ~x,
-    "softmax": lambda x: np.exp(x - x.max(-1, keepdims=True)) / np.exp(x - x.max(-1, keepdims=True)).sum(-1, keepdims=True)
-    if x.dtype != bool else x,
+    "softmax": lambda x: np.exp(x - x.max(-1, keepdims=True)) / np.exp(x).sum(-1)[:, None] if x.dtype != bool else x,
 }
 
 
@@ -159,10 +159,8 @@ def increment(x):
 
 
 def swallow(x):
-    try:
+    with contextlib.suppress(TypeError):
         float(x[0, 0])
-    except TypeError:
-        pass
     return x
 
 
