@@ -47,7 +47,7 @@ def _gradient(layout: Layout, place: Place, grad: np.ndarray | None, zero: set[P
 
 
 def _refuse_stray(layout: Layout, grads: dict[Path, np.ndarray]) -> None:
-    known = {place.path for place in layout.places} | layout.statics.keys()
+    known = {place.path for place in layout.places} | set(layout.static_paths)
     for path in grads:
         if not any(path[:end] in known for end in range(len(path) + 1)):
             raise ValueError(f"the tree has a gradient at {format_path(path)}, where the layout has no parameter")

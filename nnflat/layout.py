@@ -124,7 +124,7 @@ class Layout(Mapping):
     dtype: np.dtype
     places: tuple[Place, ...]
     _strides: tuple[tuple[int, ...], ...]
-    _static_paths: tuple[Path, ...]
+    static_paths: tuple[Path, ...]
     _statics: tuple[Any, ...]
 
     @classmethod
@@ -435,7 +435,7 @@ class Layout(Mapping):
     @property
     def statics(self) -> dict[Path, Any]:
         """Return what is carried along, by path; copies of the layout's own."""
-        return dict(zip(self._static_paths, copy_statics(self._statics), strict=True))
+        return dict(zip(self.static_paths, copy_statics(self._statics), strict=True))
 
     @cached_property
     def owners(self) -> tuple[int, ...]:
@@ -444,6 +444,12 @@ class Layout(Mapping):
         for index, place in enumerate(self.places):
             first.setdefault(place.slot, index)
         return tuple(first.values())
+
+    @cached_property
+    def left_out(self) -> frozenset[Path]:
+        """Return the paths of the static arrays that would be parameters, had not `where` left them out."""
+        pairs = zip(self.static_paths, self._statics, strict=True)
+        return frozenset(path for path, value in pairs if isinstance(value, np.ndarray) and value.dtype.kind in "fc")
 
     @property
     def _pairs(self) -> bool:
@@ -502,7 +508,7 @@ class Layout(Mapping):
             tied = "" if path == place.path else format_path(path) + (".T" if place.axes else "")
             dtype, offset = self.dtypes[place.slot], self.offsets[place.slot]
             rows.append((format_path(place.path), str(place.shape), str(dtype), tied, str(offset)))
-        for path, value in zip(self._static_paths, self._statics, strict=True):
+        for path, value in zip(self.static_paths, self._statics, strict=True):
             rows.append((format_path(path), *brief(value), "", "static"))
         return rows
 
@@ -568,7 +574,7 @@ def _describe(tree: Any, where: Where | None, dtype: Any) -> tuple[Layout, list[
             for path, leaf, (owner, axes) in zip(flat.paths, flat.leaves, ties, strict=True)
         ),
         _strides=tuple(_fresh_strides(leaf) for leaf in leaves),
-        _static_paths=tuple(flat.static_paths),
+        static_paths=tuple(flat.static_paths),
         _statics=tuple(copy_statics(flat.statics)),
     )
     return layout, leaves

@@ -347,9 +347,15 @@ def way(structure: Structure, statics: Sequence[Any]) -> Way:
             elif isinstance(child, Leaf):
                 steps.append((key, "leaf", child.index, None))
             else:
-                steps.append((key, "static", child.index, type(statics[child.index])))
+                steps.append((key, "static", child.index, _class_to_pass(node, key, statics[child.index])))
         nodes.append((node.cls, *_passage(node), steps))
     return Way(nodes)
+
+
+def _class_to_pass(node: Node, key: Hashable, static: Any) -> type | None:
+    """Return the class by which a Way knows a static again; None for an array, which may have become a parameter."""
+    kind = node_type(node.cls)
+    return None if isinstance(static, np.ndarray) and kind and key not in kind.static else type(static)
 
 
 def _passage(node: Node) -> tuple[str, Callable | None, Callable | None]:
