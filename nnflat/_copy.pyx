@@ -623,7 +623,7 @@ cdef class Plan:
 
     cpdef bint takes(self, flat) noexcept:
         """Return whether `flat` is a vector that can be copied to the leaves as it stands (b)."""
-        if self.mixed or not cnp.PyArray_Check(flat):
+        if self.mixed or not cnp.PyArray_CheckExact(flat):
             return False
         cdef cnp.ndarray vector = flat
         cdef int type_num = cnp.PyArray_TYPE(vector)
@@ -639,7 +639,7 @@ cdef class Plan:
     cpdef bint receives(self, out) noexcept:
         """Return whether `out` is a vector that the leaves can be copied into as it stands."""
         return (
-            cnp.PyArray_Check(out)
+            cnp.PyArray_CheckExact(out)
             and descr_of(<cnp.ndarray>out) == <void*>self.dtype
             and PyArray_NDIM(<cnp.ndarray>out) == 1
             and PyArray_DIMS(<cnp.ndarray>out)[0] == self.size
