@@ -18,7 +18,7 @@ import functools
 import operator
 import types
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, ItemsView, Iterator, Mapping, Sequence, ValuesView
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from nnflat._walk import Watch, Way
 
 Path = tuple[Hashable, ...]
 
-MAX_DEPTH = 256
+MAX_DEPTH = 100  # so that structures compare, hash and pickle within Python's recursion limit, too
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -411,7 +411,7 @@ def _contents(item: Any) -> Iterator[tuple[Hashable, Any]]:
         yield from (("args", item.args), ("keywords", item.keywords))
     if isinstance(item, (dict, types.MappingProxyType)):
         yield from item.items()
-    elif isinstance(item, (list, tuple, set, frozenset, deque)):
+    elif isinstance(item, (list, tuple, set, frozenset, deque, ValuesView, ItemsView)):
         yield from enumerate(item)
     yield from attributes(item).items()
 
@@ -517,12 +517,15 @@ def replace(tree: Any, values: Mapping[Path | str, np.ndarray]) -> Any:
     flat = flatten(tree)
     names = {format_path(path): index for index, path in enumerate(flat.paths)}
     index_of = names | {path: index for index, path in enumerate(flat.paths)}
-    new = {}
+    new: dict[int, tuple[Path | str, np.ndarray]] = {}
     for path, value in values.items():
         if path not in index_of:
             name = path if isinstance(path, str) else format_path(path)
             raise KeyError(f"the tree has no parameter at {name}{suggest(name, list(names))}")
         if not isinstance(value, np.ndarray):
             raise TypeError(f"{path} needs an array; got {type(value).__name__}")
-        new[id(flat.leaves[index_of[path]])] = value
-    return unflatten(flat.structure, [new.get(id(leaf), leaf) for leaf in flat.leaves], flat.statics)
+        other, earlier = new.setdefault(id(flat.leaves[index_of[path]]), (path, value))
+        if earlier is not value:
+            raise ValueError(f"{other} and {path} are one array in the tree; got two values for it")
+    leaves = [new[id(leaf)][1] if id(leaf) in new else leaf for leaf in flat.leaves]
+    return unflatten(flat.structure, leaves, flat.statics)
