@@ -231,6 +231,11 @@ def register(
     return cls
 
 
+def registered() -> list[type]:
+    """Return the built-in classes of nodes and those that were registered."""
+    return list({**_exact, **_inherited, **_static_names})
+
+
 def _refuse_registration(cls: type, children: object, rebuild: object) -> None:
     if not isinstance(cls, type):
         raise TypeError(f"register needs a class; got {cls!r}")
