@@ -72,7 +72,7 @@ def numpy_function(trace: Trace, function: Handler, args: tuple[Any, ...], kwarg
             return result
     if function in MOVES and is_traced(args[0]) and not any(is_traced(x) for x in [*args[1:], *kwargs.values()]):
         return trace.gather(function, args[0], args[1:], kwargs)
-    if function not in KNOWN:
+    if function not in KNOWN and function.__module__ != "nnflat.random":
         raise trace.fail(f"{function.__module__}.{name} is not a function that nnflat knows",
                          "the same in NumPy's own functions")
     return trace.call(function, args, kwargs)
@@ -124,13 +124,12 @@ def stack(trace: Trace, arrays: Any, axis: int = 0, **kwargs: Any) -> Any:
     if is_traced(arrays) or kwargs:
         return NotImplemented
     arrays = [x if is_traced(x) else np.asarray(x) for x in arrays]
-    if len({x.shape for x in arrays}) != 1:
-        return NotImplemented
-    ndim = arrays[0].ndim + 1
-    if not -ndim <= axis < ndim:
-        return NotImplemented
-    at = (*[slice(None)] * (axis % ndim), None)
-    return np.concatenate([x[at] if x.ndim else np.reshape(x, (1,)) for x in arrays], axis)
+    value = np.stack([value_of(x) for x in arrays], axis)
+    output = trace.output(value)
+    for i, x in enumerate(arrays):
+        part = np.moveaxis(value, axis, 0)[i, ...]
+        trace.add("copy", "stack", [trace.window(x)], [part_of(output, part)])
+    return output
 
 
 def joined(prepare: Handler, axis: Callable[[list[Any]], int]) -> Handler:
@@ -146,7 +145,9 @@ def joined(prepare: Handler, axis: Callable[[list[Any]], int]) -> Handler:
 def takes_rows(x: Any, index: Any) -> bool:
     """Whether `x[index]` copies pieces of memory: rows of an array, by an array of integers."""
     array, numbers = value_of(x), as_array(value_of(index)) if is_traced(index) else index
-    if not isinstance(array, np.ndarray) or not isinstance(numbers, np.ndarray) or not array.ndim * array.dtype.isnative:
+    if not isinstance(array, np.ndarray) or not isinstance(numbers, np.ndarray):
+        return False
+    if array.ndim == 0 or not array.dtype.isnative:
         return False
     return (array.shape[0] > 0 and numbers.size > 0 and numbers.dtype.kind in "iu" and numbers.dtype != np.uint64
             and numbers.flags.c_contiguous and numbers.flags.aligned and array[0, ...].flags.c_contiguous)

@@ -143,6 +143,8 @@ def needs_iterator(operation: Operation, dtypes: list[np.dtype]) -> bool:
     if any(window.dtype != dtype or not window.aligned for window, dtype in zip(windows, dtypes, strict=True)):
         return True
     name = operation.ufunc.__name__
+    if operation.outputs[0].size == 1:
+        return False
     if name in STRIDE_BITS:
         return not trivial(windows)
     return name in REVERSED_BITS and dtypes[0].kind == "c" and any(s < 0 for w in windows for s in w.strides)

@@ -134,14 +134,22 @@ def operate(trace: Any, python: Callable[..., Any], ufunc: np.ufunc, inputs: tup
     return trace.ufunc(ufunc, inputs)
 
 
+CHECKED = {np.add, np.subtract, np.multiply, np.negative, np.absolute, np.power, np.left_shift, np.right_shift}
+WITH_REMAINDER = {np.floor_divide, np.remainder, np.divmod}
+COMPLEX = {np.multiply, np.divide, np.power}
+
+
 def own_arithmetic(ufunc: np.ufunc, inputs: Sequence[Any]) -> bool:
-    """Whether these scalars are computed otherwise than by the loop: integers and divisions with a remainder raise
-    other flags, complex64 rounds otherwise, Python numbers are Python's."""
-    if ufunc in (np.floor_divide, np.remainder, np.divmod):
-        return True
+    """Whether these scalars are computed otherwise than by the loop.
+
+    Integers warn when they overflow, divisions with a remainder raise other flags, complex64 rounds otherwise, and
+    Python numbers are Python's.
+    """
     values = [value_of(x) for x in inputs]
-    return all(isinstance(x, int | float | complex) and not isinstance(x, np.generic) for x in values) or any(
-        as_array(x).dtype.kind in "iubc" for x in values if isinstance(x, np.generic))
+    if ufunc in WITH_REMAINDER or not any(isinstance(x, np.generic) for x in values):
+        return True
+    kinds = {x.dtype.kind for x in values if isinstance(x, np.generic)}
+    return (ufunc in CHECKED and not kinds.isdisjoint("iu")) or (ufunc in COMPLEX and "c" in kinds)
 
 
 def power(self: Tracer, other: Any, modulo: Any = None) -> Any:

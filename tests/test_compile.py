@@ -18,18 +18,19 @@ import nnflat as nf
 from nnflat.context import TraceError
 
 X = np.random.default_rng(0).standard_normal((4, 5)).astype(np.float32)
+EXAMPLES = settings.default.max_examples
 
 
 # --- the law -----------------------------------------------------------------------------------------------
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=EXAMPLES // 10)
 @given(st.integers(0, 2**32), st.integers(1, 30))
 def test_a_compiled_program_gives_the_bits_and_warnings_of_numpy(seed, length):
     program, first, second = random_case(random.Random(seed), length)
     check(program, first, second)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=EXAMPLES // 4)
 @given(st.randoms(use_true_random=False))
 def test_a_short_program_gives_the_bits_and_warnings_of_numpy(rng):
     check(*random_case(rng, 3))
