@@ -130,7 +130,7 @@ def _known_nodes() -> dict[str, tuple[type, tree.NodeType]]:
     """Return the classes that a file may name: built-in, registered, and the layers defined so far."""
     from nnflat.nn import Layer
 
-    classes: list[type] = [*tree._exact, *tree._inherited, *tree._static_names, Layer]
+    classes: list[type] = [*tree.registered(), Layer]
     for cls in classes:  # grows: the subclasses of subclasses, too
         classes += cls.__subclasses__() if issubclass(cls, Layer) else ()
     return {_class_name(cls): (cls, kind) for cls in classes if (kind := tree.node_type(cls))}

@@ -33,6 +33,7 @@ cdef extern from "numpy/arrayobject.h":
     ctypedef struct Array "PyArrayObject":
         pass
     bint is_array "PyArray_Check"(const Array*) noexcept
+    bint is_plain "PyArray_CheckExact"(const Array*) noexcept
     bint is_writeable "PyArray_ISWRITEABLE"(const Array*) noexcept
     char* data_of "PyArray_BYTES"(const Array*) noexcept
     int ndim_of "PyArray_NDIM"(const Array*) noexcept
@@ -623,7 +624,7 @@ cdef class Plan:
 
     cpdef bint takes(self, flat) noexcept:
         """Return whether `flat` is a vector that can be copied to the leaves as it stands (b)."""
-        if self.mixed or not cnp.PyArray_Check(flat):
+        if self.mixed or not cnp.PyArray_CheckExact(flat):
             return False
         cdef cnp.ndarray vector = flat
         cdef int type_num = cnp.PyArray_TYPE(vector)
@@ -639,7 +640,7 @@ cdef class Plan:
     cpdef bint receives(self, out) noexcept:
         """Return whether `out` is a vector that the leaves can be copied into as it stands."""
         return (
-            cnp.PyArray_Check(out)
+            cnp.PyArray_CheckExact(out)
             and descr_of(<cnp.ndarray>out) == <void*>self.dtype
             and PyArray_NDIM(<cnp.ndarray>out) == 1
             and PyArray_DIMS(<cnp.ndarray>out)[0] == self.size
@@ -734,7 +735,7 @@ cdef class Plan:
         self.copy(leaves, flat, False)
 
     def fits(self, list leaves not None):
-        """Return whether arrays have exactly the planned shapes, strides and dtypes, are writeable, and lie apart."""
+        """Return whether these are plain arrays of the planned shapes, strides and dtypes, writeable, that lie apart."""
         cdef Py_ssize_t i
         cdef const Array* leaf
         cdef bint apart
@@ -745,7 +746,7 @@ cdef class Plan:
             raise MemoryError
         for i in range(self.n):
             leaf = <const Array*>item_in(leaves, i)
-            if not as_planned(leaf, &self.specs[i]) or not is_writeable(leaf):
+            if not is_plain(leaf) or not as_planned(leaf, &self.specs[i]) or not is_writeable(leaf):
                 free(spans)
                 return False
             spans[i].low = data_of(leaf) + self.specs[i].low

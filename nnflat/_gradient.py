@@ -22,12 +22,12 @@ def flatten_grad(layout: Layout, tree: Any, out: np.ndarray | None) -> np.ndarra
     found = [_gradient(layout, place, grads.get(place.path), zero) for place in layout.places]
     _refuse_stray(layout, grads)
     out = aligned_empty(layout.size, layout.dtype) if out is None else layout.check_out(out)
-    total = np.zeros(layout.size, layout.dtype)
+    total = np.zeros(layout.size, np.result_type(layout.dtype, np.float32))
     with np.errstate(all="ignore"):
         for window, grad in zip(layout.leaves(total).values(), found, strict=True):
             if grad is not None:
                 np.add(window, grad, out=window, casting="same_kind")
-    np.copyto(out, total)
+        np.copyto(out, total, casting="same_kind")
     return out
 
 
@@ -47,7 +47,7 @@ def _gradient(layout: Layout, place: Place, grad: np.ndarray | None, zero: set[P
 
 
 def _refuse_stray(layout: Layout, grads: dict[Path, np.ndarray]) -> None:
-    known = {place.path for place in layout.places} | layout.statics.keys()
+    known = {place.path for place in layout.places} | set(layout.static_paths)
     for path in grads:
         if not any(path[:end] in known for end in range(len(path) + 1)):
             raise ValueError(f"the tree has a gradient at {format_path(path)}, where the layout has no parameter")

@@ -20,7 +20,8 @@ class Lifted:
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         """Call the function with a view of the flat vector in the place of the tree."""
-        if self.argnum >= len(args):
-            raise TypeError(f"the flat vector is argument {self.argnum} (by position); got {len(args)} arguments")
-        model = self.layout.view(args[self.argnum])
-        return self.fn(*args[: self.argnum], model, *args[self.argnum + 1 :], **options)
+        if not -len(args) <= self.argnum < len(args):
+            raise TypeError(f"the flat vector is argument {self.argnum}, by position; got {len(args)} arguments")
+        arguments = list(args)
+        arguments[self.argnum] = self.layout.view(args[self.argnum])
+        return self.fn(*arguments, **options)

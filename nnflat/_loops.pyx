@@ -162,6 +162,11 @@ SELECTS = {
 }
 
 
+def address(array: np.ndarray) -> int:
+    """Where the first element of an array is."""
+    return <cnp.npy_intp>cnp.PyArray_DATA(<cnp.ndarray?>array)
+
+
 def copy_loop(itemsize: int, aligned: bool = True) -> Loop:
     """Copy cells: operands (source, target)."""
     if aligned and itemsize in COPIES:

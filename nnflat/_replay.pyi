@@ -102,6 +102,7 @@ class Replay:
 
 class Caller:
     replays: list[Replay]
+    fn: Callable[..., Any]
     def __new__(cls, *args: Any, **kwargs: Any) -> Caller: ...
     def __call__(self, *args: Any, out: Any = None) -> Any: ...
 

@@ -781,6 +781,7 @@ cdef class Replay:
     cdef Size* slots                # buffers of arguments, captured arrays, results; then places in the scratch
     cdef Size ncaptured
     cdef list pool
+    cdef Block spare
     cdef bint fallible
     cdef bint quiet                 # no operation can set a floating-point flag
     cdef bint own_errstate
@@ -884,11 +885,26 @@ cdef class Replay:
         return self.finish(results)
 
     cdef list replay(self, PyObject** leaves, list out):
-        cdef Block block = self.pool.pop() if self.pool else Block(self)
+        cdef Block block = self.acquire()
         try:
             return self.replay_in(block.space, leaves, out)
         finally:
+            self.release(block)
+
+    cdef Block acquire(self):
+        """Take a workspace out of the pool: the spare one where nobody else runs."""
+        cdef Block block = self.spare
+        if block is not None:
+            self.spare = None
+            return block
+        return self.pool.pop() if self.pool else Block(self)
+
+    cdef int release(self, Block block) except -1:
+        if self.spare is None:
+            self.spare = block
+        else:
             self.pool.append(block)
+        return 0
 
     cdef list replay_in(self, Space* space, PyObject** leaves, list out):
         cdef list results
@@ -1023,7 +1039,7 @@ cdef class Replay:
         cdef int t, threads = min(<Size>self.threads, rows)
         if threads < 2:
             return self.run_flagged(space)
-        blocks = [self.pool.pop() if self.pool else Block(self) for _ in range(threads)]
+        blocks = [self.acquire() for _ in range(threads)]
         for t, block in enumerate(blocks):
             memcpy(block.space.bases, space.bases, self.code.nbuffers * sizeof(char*))
             block.space.start, block.space.stop = rows * t // threads, rows * (t + 1) // threads
@@ -1036,7 +1052,7 @@ cdef class Replay:
         finally:
             for block in blocks:
                 block.space.stop = -1
-            self.pool.extend(blocks)
+                self.release(block)
         return 0
 
     def run_block(self, Block block):
@@ -1063,6 +1079,7 @@ cdef class Caller:
 
     cdef vectorcallfunc vectorcall
     cdef public list replays        # most recently used first
+    cdef public object fn
 
     def __cinit__(self, *args, **kwargs):
         self.vectorcall = <vectorcallfunc>call_quickly

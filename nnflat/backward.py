@@ -19,10 +19,13 @@ from typing import Any
 import numpy as np
 
 from nnflat.compositions import COMPOSITIONS
+from nnflat.context import STACK, active, differentiated
 from nnflat.rules import ACCUMULATIONS, BOUNDED, LINEAR, REDUCTIONS, RULES
+from nnflat.signature import WEAK
 from nnflat.structure import put_together, take_apart
-from nnflat.trace import (SERIAL, STACK, WEAK, Node, Trace, Tracer, active, as_array, differentiated, is_traced, split,
-                          value_of)
+from nnflat.trace import Trace
+from nnflat.tracer import SERIAL, Node, Tracer, as_array, is_traced, value_of
+from nnflat.values import split
 from nnflat.views import View, assemble, call, moved_numbers, pick, reshape, scatter, undo_view
 
 Cotangent = Any
@@ -131,7 +134,7 @@ def pull_node(node: Node, found: dict[int, Gathered], ends: set[int], nodes: dic
 
 
 def lets_zeros_in(node: Node) -> bool:
-    return not (node.kind in ("same", "concatenate") or (node.kind == "ufunc" and node.settings["ufunc"] in LINEAR)
+    return not (node.kind in ("same", "concatenate", "stack") or (node.kind == "ufunc" and node.settings["ufunc"] in LINEAR)
                 or (node.kind == "reduce" and node.settings["ufunc"] is np.add))
 
 
@@ -152,7 +155,7 @@ def fit(cotangent: Cotangent, x: Any) -> Cotangent:
 
 def strong(x: Any) -> Any:
     """Return a Python number as NumPy's."""
-    return x.trace_now.same(x, as_array(x.value)[()]) if is_traced(x) else np.asarray(x)[()]
+    return active().same(x, as_array(x.value)[()]) if is_traced(x) else np.asarray(x)[()]
 
 
 def fit_shape(cotangent: Cotangent, shape: tuple[int, ...]) -> Cotangent:
@@ -265,6 +268,11 @@ def pull_concatenate(node: Node, cotangents: list[Cotangent], needed: list[bool]
         found.append(cotangents[0][(*[slice(None)] * axis, slice(start, stop))] if wanted else None)
         start = stop
     return found
+
+
+def pull_stack(node: Node, cotangents: list[Cotangent], needed: list[bool], gated: bool) -> list[Cotangent]:
+    rows = np.moveaxis(cotangents[0], node.settings["axis"], 0)
+    return [rows[i] if wanted else None for i, wanted in enumerate(needed)]
 
 
 def pull_gather(node: Node, cotangents: list[Cotangent], needed: list[bool], gated: bool) -> list[Cotangent]:
@@ -459,7 +467,7 @@ CALLS: dict[str, Callable[..., Any]] = {
 
 PULLS: dict[str, Callable[..., list[Cotangent]]] = {
     "ufunc": pull_ufunc, "reduce": pull_reduce, "accumulate": pull_accumulate, "same": pull_same, "view": pull_view,
-    "real": pull_real, "imag": pull_imag, "where": pull_where, "concatenate": pull_concatenate, "gather": pull_gather,
+    "real": pull_real, "imag": pull_imag, "where": pull_where, "concatenate": pull_concatenate, "stack": pull_stack, "gather": pull_gather,
     "ruled": pull_ruled, "pulled": pull_pulled, "call": pull_call,
 }
 

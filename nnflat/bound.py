@@ -68,7 +68,7 @@ def match(layout: Layout, tree: Any) -> list[np.ndarray]:
     statics = dict(zip(flat.static_paths, flat.statics, strict=True))
     for place in layout.places:
         _refuse_other(layout, place, found.get(place.path, statics.get(place.path)))
-    if more := found.keys() - {place.path for place in layout.places} - layout.statics.keys():
+    if more := found.keys() - {place.path for place in layout.places} - layout.left_out:
         raise ValueError(f"the tree has a parameter at {format_path(min(more, key=str))} that the layout has not")
     leaves = [found[place.path] for place in layout.places]
     _refuse_other_ties(layout, leaves)

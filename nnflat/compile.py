@@ -24,11 +24,13 @@ import numpy as np
 
 from nnflat._replay import Caller, Form, Replay, vectorcalled
 from nnflat.captured import with_traced_arrays
+from nnflat.context import TraceError, active, tracing
 from nnflat.explain import explain
 from nnflat.plan import Plan, plan
 from nnflat.structure import Structure, put_together, take_apart
 from nnflat.tape import Window
-from nnflat.trace import Trace, TraceError, active, as_array, is_traced, kind_of, tracing, value_of
+from nnflat.trace import Trace
+from nnflat.tracer import as_array, is_traced, kind_of, value_of
 
 NUMBERS = (float, int, complex, bool)
 CACHE: weakref.WeakKeyDictionary[Any, dict[Any, Traces]] = weakref.WeakKeyDictionary()
@@ -326,8 +328,8 @@ def static_form(value: Any, i: int) -> Form:
     hashable = type(value).__hash__ is not None
     by_identity = type(value).__hash__ is object.__hash__ and type(value).__eq__ is object.__eq__
     if not hashable or (by_identity and not callable(value) and value is not None):
-        raise TypeError(f"argument {i} has type {type(value).__name__}: it needs to be an array, a number, a tree of them, "
-                        "or a static value that hashes and compares by what it is")
+        raise TypeError(f"argument {i} has type {type(value).__name__}: it needs to be an array, a number, a tree of "
+                        "them, or a static value that hashes and compares by what it is")
     return Form("static", value=value)
 
 
@@ -381,7 +383,7 @@ def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def same_static(a: Any, b: Any) -> bool:
-    return a is b or (type(a) is type(b) and (a == b or a != a and b != b))
+    return a is b or (type(a) is type(b) and (a == b or (a != a and b != b)))
 
 
 def culprit(planned: Plan) -> str:

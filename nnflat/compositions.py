@@ -52,7 +52,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
                        keepdims=keepdims)
         zero = total == 0
         return np.where(zero, 0, np.sqrt(np.where(zero, 1, total)))
-    if axis is None and x.ndim != 1 or isinstance(axis, tuple):
+    if (axis is None and x.ndim != 1) or isinstance(axis, tuple):
         raise ValueError(f"np.linalg.norm with ord={ord} of matrices has no derivative rule")
     size = np.abs(x)
     if ord == np.inf:

@@ -13,8 +13,8 @@ def explain(plan: Plan) -> str:
     lines = [row(i, operation) for i, operation in enumerate(plan.operations)]
     flops = sum(estimated_flops(operation) for operation in plan.operations)
     chains = [instruction.chain for instruction in plan.replay.instructions if instruction.chain > 1]
-    lines.append(f"{len(plan.operations)} operations, {flops:,} flops estimated, workspace {plan.replay.nbytes:,} bytes, "
-                 f"{len(plan.replay.captured)} captured arrays")
+    lines.append(f"{len(plan.operations)} operations, {flops:,} flops estimated, "
+                 f"workspace {plan.replay.nbytes:,} bytes, {len(plan.replay.captured)} captured arrays")
     if chains:
         lines.append(f"elementwise chains run in blocks: {', '.join(str(n) for n in chains)} operations")
     return "\n".join(lines)

@@ -15,9 +15,11 @@ import numpy as np
 
 from nnflat.backward import differentiating, is_inexact, pull_back, relabel, variable
 from nnflat.compile import Program, trace_once
+from nnflat.context import STACK, TraceError, active, differentiated
 from nnflat.repeat import vmap
 from nnflat.structure import Structure, put_together, take_apart
-from nnflat.trace import STACK, Trace, TraceError, Tracer, active, as_array, differentiated, is_traced, value_of
+from nnflat.trace import Trace
+from nnflat.tracer import Tracer, as_array, is_traced, value_of
 
 Argnums = int | tuple[int, ...]
 

@@ -7,18 +7,20 @@ that is none of NumPy's own is refused: an unknown implementation may swallow th
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy._core import umath
+import numpy._core.umath as umath
 
+from nnflat.refusals import REFUSED
 from nnflat.tape import Window, view_window
-from nnflat.trace import Trace, Tracer, as_array, is_traced, value_of
+from nnflat.trace import Trace
+from nnflat.tracer import Tracer, as_array, is_traced, value_of
 
 Handler = Callable[..., Any]
 UNSET = np._NoValue
+CLIP = vars(umath)["clip"]          # the ufunc behind np.clip
 
 
 # --- ufuncs ------------------------------------------------------------------------------------------------
@@ -66,14 +68,15 @@ def numpy_function(trace: Trace, function: Handler, args: tuple[Any, ...], kwarg
         raise trace.fail(f"np.{name} cannot be traced: {REFUSED[function][0]}", REFUSED[function][1])
     if hasattr(function, "derivative"):
         made = function.plain(*args, **kwargs)
-        return trace.link("ruled", Tracer(trace, made.value, made.window), args, rule=function.derivative, kwargs=kwargs)
+        made = Tracer(trace, made.value, made.window)
+        return trace.link("ruled", made, args, rule=function.derivative, kwargs=kwargs)
     if function in HANDLERS:
         result = HANDLERS[function](trace, *args, **kwargs)
         if result is not NotImplemented:
             return result
     if function in MOVES and is_traced(args[0]) and not any(is_traced(x) for x in [*args[1:], *kwargs.values()]):
         return trace.gather(function, args[0], args[1:], kwargs)
-    if function not in KNOWN:
+    if function not in KNOWN and function.__module__ != "nnflat.random":
         raise trace.fail(f"{function.__module__}.{name} is not a function that nnflat knows",
                          "the same in NumPy's own functions")
     return trace.call(function, args, kwargs)
@@ -125,13 +128,12 @@ def stack(trace: Trace, arrays: Any, axis: int = 0, **kwargs: Any) -> Any:
     if is_traced(arrays) or kwargs:
         return NotImplemented
     arrays = [x if is_traced(x) else np.asarray(x) for x in arrays]
-    if len({x.shape for x in arrays}) != 1:
-        return NotImplemented
-    ndim = arrays[0].ndim + 1
-    if not -ndim <= axis < ndim:
-        return NotImplemented
-    at = (*[slice(None)] * (axis % ndim), None)
-    return np.concatenate([x[at] if x.ndim else np.reshape(x, (1,)) for x in arrays], axis)
+    value = np.stack([value_of(x) for x in arrays], axis)
+    output = trace.output(value)
+    for i, x in enumerate(arrays):
+        part = np.moveaxis(value, axis, 0)[i, ...]
+        trace.add("copy", "stack", [trace.window(x)], [part_of(output, part)])
+    return trace.link("stack", output, arrays, axis=axis)
 
 
 def joined(prepare: Handler, axis: Callable[[list[Any]], int]) -> Handler:
@@ -142,6 +144,29 @@ def joined(prepare: Handler, axis: Callable[[list[Any]], int]) -> Handler:
         return np.concatenate(parts, axis(parts))
 
     return handler
+
+
+def takes_rows(x: Any, index: Any) -> bool:
+    """Whether `x[index]` copies pieces of memory: rows of an array, by an array of integers."""
+    array, numbers = value_of(x), as_array(value_of(index)) if is_traced(index) else index
+    if not isinstance(array, np.ndarray) or not isinstance(numbers, np.ndarray):
+        return False
+    if array.ndim == 0 or not array.dtype.isnative:
+        return False
+    return (array.shape[0] > 0 and numbers.size > 0 and numbers.dtype.kind in "iu" and numbers.dtype != np.uint64
+            and numbers.flags.c_contiguous and numbers.flags.aligned and array[0, ...].flags.c_contiguous)
+
+
+def take(trace: Trace, a: Any, indices: Any, axis: Any = None, **kwargs: Any) -> Any:
+    """`np.take` of rows is `a[indices]`."""
+    along_rows = axis == 0 or (axis is None and np.ndim(value_of(a)) == 1)
+    if kwargs or not along_rows or not takes_rows(a, indices):
+        return NotImplemented
+    return trace.take(a, indices, np.take(value_of(a), value_of(indices), axis))
+
+
+def copy(trace: Trace, a: Any, order: Any = "K", **kwargs: Any) -> Any:
+    return a.copy(order) if is_traced(a) and is_array(a) else NotImplemented
 
 
 def clip(trace: Trace, a: Any, low: Any = None, high: Any = None, *, min: Any = UNSET, max: Any = UNSET,
@@ -156,7 +181,7 @@ def clip(trace: Trace, a: Any, low: Any = None, high: Any = None, *, min: Any = 
         return ruled(trace, "clip above", np.minimum(a, high), (a, high))
     if high is None:
         return ruled(trace, "clip below", np.maximum(a, low), (a, low))
-    return trace.ufunc(umath.clip, (a, low, high))
+    return trace.ufunc(CLIP, (a, low, high))
 
 
 def ruled(trace: Trace, rule: str, x: Any, operands: tuple[Any, ...]) -> Any:
@@ -191,12 +216,17 @@ def outer(trace: Trace, a: Any, b: Any) -> Any:
     return np.multiply(np.ravel(a)[:, None], np.ravel(b)[None, :])
 
 
+def mask_of(m: Any, k: int) -> np.ndarray:
+    tri: Any = np.tri
+    return tri(*m.shape[-2:], k=k, dtype=bool)
+
+
 def tril(trace: Trace, m: Any, k: int = 0) -> Any:
-    return np.where(np.tri(*m.shape[-2:], k=k, dtype=bool), m, np.zeros(1, m.dtype))
+    return np.where(mask_of(m, k), m, np.zeros(1, m.dtype))
 
 
 def triu(trace: Trace, m: Any, k: int = 0) -> Any:
-    return np.where(np.tri(*m.shape[-2:], k=k - 1, dtype=bool), np.zeros(1, m.dtype), m)
+    return np.where(mask_of(m, k - 1), np.zeros(1, m.dtype), m)
 
 
 def norm(trace: Trace, x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
@@ -219,242 +249,12 @@ def like(function: Handler) -> Handler:
     return handler
 
 
-# --- methods -----------------------------------------------------------------------------------------------
-
-def getitem(trace: Trace, x: Tracer, index: Any) -> Any:
-    parts = index if isinstance(index, tuple) else (index,)
-    if any(is_traced(part) and part.dtype == bool or part is True or part is False for part in parts):
-        raise trace.fail("a mask as an index: the shape of the result depends on values", "np.where(mask, x, 0)")
-    if any(is_traced(part) or isinstance(part, np.ndarray) for part in parts):
-        return trace.call(operator.getitem, (x, index), {}, "getitem")
-    value = x.value[index]
-    if any(isinstance(part, list) for part in parts):
-        return trace.gather(operator.getitem, x, (index,), {})
-    if not isinstance(x.value, np.ndarray):
-        array = as_array(x.value)
-        at = array[index] if isinstance(array[index], np.ndarray) else array[(*parts, Ellipsis)]
-        return trace.same(x, value, trace.own(x).over(at, array))
-    if isinstance(value, np.ndarray):
-        return trace.view(x, value)
-    at = trace.view(x, x.value[(*parts, Ellipsis)])
-    return trace.same(at, value)
-
-
-def axis_of(axis: Any) -> dict[str, Any]:
-    return {"axis": axis}
-
-
-def reduction(ufunc: np.ufunc, default: Any = None) -> Handler:
-    def method(x: Tracer, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, **kwargs: Any) -> Any:
-        kwargs = {key: value for key, value in kwargs.items() if not is_default(key, value)}
-        keepdims = False if keepdims is UNSET else keepdims
-        options = {"axis": axis, "dtype": default if dtype is None else dtype, "keepdims": keepdims}
-        return ufunc_method(x.trace_now, ufunc, "reduce", (x,), {**options, **kwargs, "out": out})
-
-    return method
-
-
-def extremum(ufunc: np.ufunc) -> Handler:
-    def method(x: Tracer, axis: Any = None, out: Any = None, keepdims: Any = False, **kwargs: Any) -> Any:
-        return reduction(ufunc)(x, axis, None, out, keepdims, **kwargs)
-
-    return method
-
-
-def mean(x: Tracer, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
-         where: Any = True) -> Any:
-    keepdims = False if keepdims is UNSET else keepdims
-    array = as_array(x.value)
-    if out is not None or where is not True or array.size == 0 or dtype is not None:
-        return x.trace_now.call(np.mean, (x,), {"axis": axis, "dtype": dtype, "keepdims": keepdims, "where": where})
-    value = np.mean(x.value, axis=axis, keepdims=keepdims)
-    wide = np.dtype("f8") if array.dtype.kind in "iub" else np.dtype("f4") if array.dtype == "f2" else None
-    total = reduction(np.add)(x, axis, wide, None, keepdims)
-    return with_value(divide_by_count(total, array.size // max(as_array(value).size, 1), as_array(value).dtype), value)
-
-
-def divide_by_count(total: Tracer, count: int, dtype: np.dtype) -> Tracer:
-    """Divide as `np.mean` does: by an intp, so in double precision, then rounded."""
-    if total.dtype == "f8" or (total.dtype == "f4" and count <= 2**24):
-        quotient = np.true_divide(total, total.dtype.type(count))
-    else:
-        wide = np.result_type(total.dtype, np.intp)
-        quotient = astype(np.true_divide(astype(total, wide), wide.type(count)), total.dtype)
-    return astype(quotient, dtype)
-
-
-def var(x: Tracer, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False,
-        **kwargs: Any) -> Any:
-    kwargs = {key: value for key, value in kwargs.items() if not is_default(key, value)}
-    keepdims = False if keepdims is UNSET else keepdims
-    array = as_array(x.value)
-    count = array.size // max(as_array(np.sum(x.value, axis=axis)).size, 1)
-    options = {"axis": axis, "dtype": dtype, "ddof": ddof, "keepdims": keepdims, **kwargs}
-    if kwargs or dtype is not None or array.size == 0 or array.dtype.kind not in "fiu" or count <= ddof:
-        return x.trace_now.call(np.var, (x,), options)
-    value = np.var(x.value, axis=axis, ddof=ddof, keepdims=keepdims)
-    wide = np.dtype("f8") if array.dtype.kind in "iu" else None
-    centre = reduction(np.add)(x, axis, wide, None, True)
-    centre = divide_by_count(centre, count, centre.dtype)
-    total = reduction(np.add)(np.square(np.subtract(x, centre)), axis, wide, None, keepdims)
-    return with_value(divide_by_count(total, count - ddof, total.dtype), value)
-
-
-def std(x: Tracer, *args: Any, **kwargs: Any) -> Any:
-    variance = var(x, *args, **kwargs)
-    return ruled(x.trace_now, "root", np.sqrt(variance), (variance,))
-
-
-def with_value(x: Tracer, value: Any) -> Tracer:
-    """Return x as what the NumPy function gave: the kind of a composition may differ."""
-    return x.trace_now.same(x, value)
-
-
-def cumulative(name: str, ufunc: np.ufunc) -> Handler:
-    def method(x: Tracer, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-        if not isinstance(x.value, np.ndarray) or x.ndim == 0:
-            return called(name)(x, axis, dtype)
-        if axis is None:
-            x, axis = x.ravel(), 0
-        return ufunc_method(x.trace_now, ufunc, "accumulate", (x,), {"axis": axis, "dtype": dtype, "out": out})
-
-    return method
-
-
-def astype(x: Tracer, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
-           copy: bool = True) -> Tracer:
-    trace = x.trace_now
-    value = x.value.astype(dtype, order, casting, subok, copy)
-    if isinstance(x.value, np.ndarray) and value is x.value:
-        return x
-    if as_array(value).dtype.hasobject or as_array(value).dtype.kind not in "biufc":
-        raise trace.fail(f"astype({np.dtype(dtype)})", "a dtype of numbers")
-    if x.dtype.kind == "c" != as_array(value).dtype.kind:       # NumPy warns of the part that is lost
-        return trace.call(operator.methodcaller("astype", dtype, order, casting, subok, copy), (x,), {}, "astype")
-    return trace.copy(x, value, "cast")
-
-
-def copy(x: Tracer, order: str = "C") -> Tracer:
-    return x.trace_now.copy(x, x.value.copy(order) if isinstance(x.value, np.ndarray) else x.value)
-
-
-def reshaped(name: str) -> Handler:
-    """`reshape` and `ravel`: a view where NumPy gives one, else a copy in C order and a view of that."""
-
-    def method(x: Tracer, *args: Any, **kwargs: Any) -> Any:
-        trace = x.trace_now
-        value = getattr(x.value, name)(*args, **kwargs)
-        array = as_array(x.value)
-        if np.may_share_memory(value, array) or array.size == 0 or value.flags.f_contiguous and not value.flags.c_contiguous:
-            return trace.call(operator.methodcaller(name, *args, **kwargs), (x,), {}, name)
-        if kwargs.get("order", "C") != "C" or (name == "ravel" and args and args[0] != "C"):
-            return trace.gather(lambda a: getattr(a, name)(*args, **kwargs), x, (), {})
-        straight = trace.copy(x, np.ascontiguousarray(array).reshape(array.shape), "reshape")
-        return trace.same(straight, value, straight.window.over(value, value))
-
-    return method
-
-
-def dot_method(x: Tracer, other: Any, out: Any = None) -> Any:
-    return np.dot(x, other)
-
-
-def clip_method(x: Tracer, min: Any = None, max: Any = None, out: Any = None, **kwargs: Any) -> Any:
-    return np.clip(x, min, max, **kwargs)
-
-
-def round_method(x: Tracer, decimals: int = 0, out: Any = None) -> Any:
-    return np.round(x, decimals)
-
-
-def real(x: Tracer) -> Any:
-    return part(x, "real")
-
-
-def imag(x: Tracer) -> Any:
-    return part(x, "imag")
-
-
-def part(x: Tracer, name: str) -> Any:
-    if isinstance(x.value, np.ndarray) or x.dtype.kind != "c":
-        return x.trace_now.call(operator.attrgetter(name), (x,), {}, name)
-    trace, value, array = x.trace_now, getattr(x.value, name), as_array(x.value)
-    return trace.link(name, Tracer(trace, value, trace.own(x).over(getattr(array, name), array)), (x,))
-
-
-def transpose(x: Tracer, *axes: Any) -> Any:
-    return x.trace_now.call(operator.methodcaller("transpose", *axes), (x,), {}, "transpose")
-
-
-def moved(name: str) -> Handler:
-    def method(x: Tracer, *args: Any, **kwargs: Any) -> Any:
-        def function(a: Any) -> Any:
-            return getattr(a, name)(*args, **kwargs)
-
-        if any(is_traced(a) or isinstance(a, np.ndarray) for a in [*args, *kwargs.values()]):
-            return x.trace_now.call(lambda a, *b, **c: getattr(a, name)(*b, **c), (x, *args), kwargs, name)
-        function.__name__ = name
-        return x.trace_now.gather(function, x, (), {})
-
-    return method
-
-
-def called(name: str) -> Handler:
-    def method(x: Tracer, *args: Any, **kwargs: Any) -> Any:
-        return x.trace_now.call(lambda a, *b, **c: getattr(a, name)(*b, **c), (x, *args), kwargs, name)
-
-    return method
-
-
-METHODS: dict[str, Handler] = {
-    "sum": reduction(np.add), "prod": reduction(np.multiply), "max": extremum(np.maximum),
-    "min": extremum(np.minimum), "any": reduction(np.logical_or, bool), "all": reduction(np.logical_and, bool),
-    "mean": mean, "var": var, "std": std, "cumsum": cumulative("cumsum", np.add), "cumprod": cumulative("cumprod", np.multiply),
-    "astype": astype, "copy": copy, "reshape": reshaped("reshape"), "ravel": reshaped("ravel"),
-    "dot": dot_method, "clip": clip_method, "round": round_method, "transpose": transpose,
-    "conj": lambda x: np.conjugate(x), "conjugate": lambda x: np.conjugate(x),
-    **{name: called(name) for name in ("swapaxes", "squeeze", "diagonal", "argmin", "argmax", "argsort", "ptp",
-                                       "trace", "take", "searchsorted", "choose")},
-    **{name: moved(name) for name in ("repeat", "flatten")},
-}
-PROPERTIES: dict[str, Handler] = {
-    "T": lambda x: transpose(x) if isinstance(x.value, np.ndarray) else x,
-    "mT": lambda x: x.trace_now.call(operator.attrgetter("mT"), (x,), {}, "mT"),
-    "real": real, "imag": imag, "trace_now": lambda x: x.trace,
-}
-REFUSED_METHODS = {
-    "item": ("item() of a traced value", "the array itself; results of the function may be scalars"),
-    "tolist": ("tolist() of a traced value", "the array itself"),
-    "fill": ("fill() writes in place", "np.full_like"),
-    "sort": ("x.sort() writes in place", "np.sort(x)"),
-    "put": ("put() writes in place", "np.where"),
-    "resize": ("resize() writes in place", "np.reshape"),
-    "nonzero": ("nonzero() cannot be traced: its shape depends on values", "np.where(condition, a, b)"),
-    "view": ("view() with another dtype", "x.astype(dtype), or x.real and x.imag"),
-    "flat": ("x.flat", "x.ravel()"),
-}
-
-
-def method_of(x: Tracer, name: str) -> Any:
-    from nnflat.trace import current
-
-    if name == "trace_now":
-        return current(x)
-    if name in METHODS and hasattr(x.value, name):
-        return lambda *args, **kwargs: METHODS[name](x, *args, **kwargs)
-    if name in PROPERTIES:
-        return PROPERTIES[name](x)
-    if name in REFUSED_METHODS:
-        raise current(x).fail(*REFUSED_METHODS[name])
-    raise AttributeError(f"a traced {type(x.value).__name__} has no attribute {name!r}")
-
-
 # --- tables ------------------------------------------------------------------------------------------------
 
 HANDLERS: dict[Handler, Handler] = {
     np.where: where, np.concatenate: concatenate, np.stack: stack, np.clip: clip,
     np.dot: dot(np.dot), np.inner: dot(np.inner), np.outer: outer, np.tril: tril, np.triu: triu,
-    np.linalg.norm: norm,
+    np.linalg.norm: norm, np.take: take,
     np.vstack: joined(np.atleast_2d, lambda parts: 0),
     np.hstack: joined(np.atleast_1d, lambda parts: 0 if parts and parts[0].ndim == 1 else 1),
     np.dstack: joined(np.atleast_3d, lambda parts: 2),
@@ -462,7 +262,7 @@ HANDLERS: dict[Handler, Handler] = {
     **{getattr(np, name): as_method(name) for name in (
         "sum", "prod", "max", "min", "any", "all", "mean", "var", "std", "cumsum", "cumprod", "reshape", "ravel",
         "astype")},
-    np.copy: lambda trace, a, order="K", **kwargs: copy(a, order) if isinstance(a.value, np.ndarray) else NotImplemented,
+    np.copy: copy,
     np.amax: as_method("max"), np.amin: as_method("min"),
 }
 for _property in ("real", "imag"):
@@ -473,24 +273,6 @@ MOVES = {np.roll, np.repeat, np.tile, np.take, np.rot90, np.flip, np.fliplr, np.
 
 STATIC = {np.shape, np.ndim, np.size, np.result_type, np.can_cast, np.iscomplexobj, np.isrealobj, np.common_type,
           np.min_scalar_type}
-
-VALUES = "its shape depends on values"
-ANSWER = "its answer is a Python bool"
-REFUSED: dict[Handler, tuple[str, str]] = {
-    **{function: (ANSWER, "np.all(a == b), in np.where") for function in (np.array_equal, np.array_equiv)},
-    np.allclose: (ANSWER, "np.all(np.isclose(a, b)), in np.where"),
-    **{function: (VALUES, "np.where(condition, a, b)") for function in (
-        np.nonzero, np.flatnonzero, np.argwhere, np.extract, np.compress, np.unique, np.unique_values,
-        np.unique_counts, np.unique_inverse, np.unique_all, np.trim_zeros, np.union1d, np.intersect1d,
-        np.setdiff1d, np.setxor1d, np.bincount, np.count_nonzero, np.histogram, np.iscomplex, np.isreal)},
-    **{function: ("it writes in place", "np.where") for function in (
-        np.copyto, np.put, np.putmask, np.place, np.put_along_axis, np.fill_diagonal)},
-    **{function: ("it makes text or files", "the array itself") for function in (
-        np.array2string, np.array_repr, np.array_str, np.save, np.savez, np.savetxt, np.savez_compressed)},
-    np.isfortran: (ANSWER, "nothing: the order of a traced value is in x.flags"),
-}
-for _function in (np.count_nonzero, np.iscomplex, np.isreal):
-    del REFUSED[_function]
 
 KNOWN = {function for module in (np, np.linalg, np.fft) for function in vars(module).values()
          if hasattr(function, "_implementation")} - set(REFUSED)

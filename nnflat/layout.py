@@ -124,7 +124,7 @@ class Layout(Mapping):
     dtype: np.dtype
     places: tuple[Place, ...]
     _strides: tuple[tuple[int, ...], ...]
-    _static_paths: tuple[Path, ...]
+    static_paths: tuple[Path, ...]
     _statics: tuple[Any, ...]
 
     @classmethod
@@ -217,14 +217,18 @@ class Layout(Mapping):
         """
         bounds = [self.bind(tree) for tree in trees]
         shape = (len(bounds), self.size)
-        if out is None:
-            out = aligned_empty(shape[0] * shape[1], self.dtype).reshape(shape)
-        if not isinstance(out, np.ndarray) or out.dtype != self.dtype or out.shape != shape or not out.flags.writeable:
-            came = f"{out.shape} of {out.dtype}" if isinstance(out, np.ndarray) else type(out).__name__
-            raise ValueError(f"out must be a writeable array of shape {shape} of {self.dtype}; got {came}")
-        for bound, row in zip(bounds, out, strict=True):
+        population = aligned_empty(math.prod(shape), self.dtype).reshape(shape) if out is None else out
+        if not isinstance(population, np.ndarray) or population.dtype != self.dtype:
+            came = population.dtype if isinstance(population, np.ndarray) else type(population).__name__
+            raise TypeError(f"out must be an array of {self.dtype}; got {came}")
+        if population.shape != shape or not population.flags.writeable:
+            raise ValueError(f"out must be writeable and of shape {shape}; got shape {population.shape}")
+        if any(np.may_share_memory(population, leaf) for tree in trees for leaf in _tree.leaves(tree)):
+            population[...] = self.stack(trees)  # a row may be another's model
+            return population
+        for bound, row in zip(bounds, population, strict=True):
             bound.store(out=row)
-        return out
+        return population
 
     def flatten_grad(self, tree: Any, *, out: np.ndarray | None = None) -> np.ndarray:
         """Copy a tree of gradients into a flat vector; gradients of tied leaves are summed, None counts as zero.
@@ -265,7 +269,7 @@ class Layout(Mapping):
         if not traced:
             check_array(flat, "flat")
         check_length(flat, self.size, "flat")
-        for path, dtype, needed in zip(self.paths, self.dtypes, self._view_dtypes, strict=True):
+        for path, dtype, needed in self._view_dtypes:
             if flat.dtype != needed:
                 raise TypeError(
                     f"view needs a vector of the leaves' dtype; {format_path(path)} is {dtype}, the vector"
@@ -306,6 +310,8 @@ class Layout(Mapping):
         """Return leaf `slot` of a vector, or of each row of a population, in the vector's precision."""
         window = flat[..., self.offsets[slot] : self.offsets[slot + 1]]
         if self.dtypes[slot].kind == "c" and flat.dtype.kind != "c":
+            if flat.dtype.itemsize < 4:
+                raise TypeError(f"{format_path(self.paths[slot])} is complex; pairs of {flat.dtype} have no such view")
             window = window.view(np.result_type(flat.dtype, np.complex64))
         return window.reshape(flat.shape[:-1] + self.shapes[slot])
 
@@ -389,13 +395,18 @@ class Layout(Mapping):
         real = np.zeros(0, self.dtype).real.dtype
         flat = np.full(self.size, default, bool if all(kind.dtype == bool for kind in kinds) else real)
         for key, value in sorted(values.items(), key=lambda item: len(self._path(item[0]))):
-            for slot in self._slots(key):
-                segment = flat[self.offsets[slot] : self.offsets[slot + 1]]
-                shape = self.shapes[slot]
-                if segment.size == 2 * math.prod(shape) and segment.size:  # pairs
-                    shape, value = (*shape, 2), np.asarray(value)[..., np.newaxis]
-                segment.reshape(shape)[...] = value
+            path = self._path(key)
+            for place in self.places:
+                if place.path[: len(path)] == path:
+                    self._fill_place(flat, place, np.asarray(value))
         return flat
+
+    def _fill_place(self, flat: np.ndarray, place: Place, value: np.ndarray) -> None:
+        segment = flat[self.offsets[place.slot] : self.offsets[place.slot + 1]]
+        lanes = segment.size // max(1, math.prod(place.shape))
+        window = segment.reshape(*self.shapes[place.slot], lanes)  # the lanes of a pair have one value
+        axes = place.axes or range(len(place.shape))
+        window.transpose(*axes, len(place.shape))[...] = value[..., np.newaxis]
 
     def _path(self, key: Path | str) -> Path:
         self._slots(key)
@@ -447,7 +458,7 @@ class Layout(Mapping):
     @property
     def statics(self) -> dict[Path, Any]:
         """Return what is carried along, by path; copies of the layout's own."""
-        return dict(zip(self._static_paths, copy_statics(self._statics), strict=True))
+        return dict(zip(self.static_paths, copy_statics(self._statics), strict=True))
 
     @cached_property
     def owners(self) -> tuple[int, ...]:
@@ -457,15 +468,25 @@ class Layout(Mapping):
             first.setdefault(place.slot, index)
         return tuple(first.values())
 
+    @cached_property
+    def left_out(self) -> frozenset[Path]:
+        """Return the paths of the static arrays that would be parameters, had not `where` left them out."""
+        pairs = zip(self.static_paths, self._statics, strict=True)
+        return frozenset(path for path, value in pairs if isinstance(value, np.ndarray) and value.dtype.kind in "fc")
+
     @property
     def _pairs(self) -> bool:
         """Whether complex leaves are stored as (re, im)."""
         return self.dtype.kind != "c"
 
     @cached_property
-    def _view_dtypes(self) -> list[np.dtype]:
-        """Return for each leaf the dtype of a vector that it can be a view of."""
-        return [np.zeros(0, dtype).real.dtype if self._pairs else dtype for dtype in self.dtypes]
+    def _view_dtypes(self) -> list[tuple[Path, np.dtype, np.dtype]]:
+        """Return path and dtype of each leaf that is not empty, and the dtype of a vector that it can be a view of."""
+        return [
+            (path, dtype, np.zeros(0, dtype).real.dtype if self._pairs else dtype)
+            for path, dtype, shape in zip(self.paths, self.dtypes, self.shapes, strict=True)
+            if math.prod(shape)
+        ]
 
     @cached_property
     def _plan(self) -> Plan:
@@ -514,7 +535,7 @@ class Layout(Mapping):
             tied = "" if path == place.path else format_path(path) + (".T" if place.axes else "")
             dtype, offset = self.dtypes[place.slot], self.offsets[place.slot]
             rows.append((format_path(place.path), str(place.shape), str(dtype), tied, str(offset)))
-        for path, value in zip(self._static_paths, self._statics, strict=True):
+        for path, value in zip(self.static_paths, self._statics, strict=True):
             rows.append((format_path(path), *brief(value), "", "static"))
         return rows
 
@@ -585,7 +606,7 @@ def _describe(tree: Any, where: Where | None, dtype: Any) -> tuple[Layout, list[
             for path, leaf, (owner, axes) in zip(flat.paths, flat.leaves, ties, strict=True)
         ),
         _strides=tuple(_fresh_strides(leaf) for leaf in leaves),
-        _static_paths=tuple(flat.static_paths),
+        static_paths=tuple(flat.static_paths),
         _statics=tuple(copy_statics(flat.statics)),
     )
     return layout, leaves

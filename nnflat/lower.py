@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from nnflat._loops import Loop, cast_loop, copy_loop, gather_loop, select_loop, ufunc_loop
+from nnflat._loops import Loop, address, cast_loop, copy_loop, gather_loop, select_loop, ufunc_loop
 from nnflat._replay import Call, Form, Iterator, Repeat
-from nnflat.tape import Buffer, Operation, Window, address, view_window
+from nnflat.tape import Buffer, Operation, Window, view_window
 
 EXTERNAL_LOOP, REFS_OK, ZEROSIZE_OK, REDUCE_OK = 0x8, 0x20, 0x40, 0x80
 BUFFERED, GROWINNER, DELAY_BUFALLOC, DONT_NEGATE_STRIDES = 0x200, 0x400, 0x800, 0x1000
@@ -54,6 +54,13 @@ class Instruction:
 
 
 find_loop = lru_cache(maxsize=4096)(ufunc_loop)
+
+
+def loop_of(operation: Operation) -> Loop:
+    loop = find_loop(operation.ufunc, operation.signature)
+    if loop is None:
+        raise TypeError(f"{operation.name} has no loop {operation.signature}")
+    return loop
 
 
 def lower(operation: Operation) -> list[Instruction]:
@@ -123,7 +130,7 @@ def lower_ufunc(operation: Operation) -> list[Instruction]:
     windows = operation.inputs + operation.outputs
     if operation.outputs[0].size == 0:
         return []
-    loop = find_loop(operation.ufunc, operation.signature)
+    loop = loop_of(operation)
     dtypes = [np.dtype(char) for char in operation.signature.replace("->", "")]
     nwrites = len(operation.outputs)
     if needs_iterator(operation, dtypes):
@@ -136,6 +143,8 @@ def needs_iterator(operation: Operation, dtypes: list[np.dtype]) -> bool:
     if any(window.dtype != dtype or not window.aligned for window, dtype in zip(windows, dtypes, strict=True)):
         return True
     name = operation.ufunc.__name__
+    if operation.outputs[0].size == 1:
+        return False
     if name in STRIDE_BITS:
         return not trivial(windows)
     return name in REVERSED_BITS and dtypes[0].kind == "c" and any(s < 0 for w in windows for s in w.strides)
@@ -159,7 +168,7 @@ def lower_reduce(operation: Operation) -> list[Instruction]:
     source, target = operation.inputs[0], operation.outputs[0]
     if target.size == 0:
         return []
-    loop = find_loop(operation.ufunc, operation.signature)
+    loop = loop_of(operation)
     dtype = np.dtype(operation.signature[0])
     identity = operation.ufunc.identity
     first = identity is None
@@ -216,7 +225,7 @@ def lower_accumulate(operation: Operation) -> list[Instruction]:
     start = copy(first_slice(source, (axis,)), first_slice(target, (axis,)))
     if count == 0:
         return [start]
-    loop = find_loop(operation.ufunc, operation.signature)
+    loop = loop_of(operation)
     windows = [target, source, target]
     others = [other for other in range(len(source.shape)) if other != axis]
     offsets = [0, source.strides[axis], target.strides[axis]]
@@ -234,7 +243,7 @@ def lower_gufunc(operation: Operation) -> list[Instruction]:
     windows = operation.inputs + operation.outputs
     if operation.outputs[0].size == 0:
         return []
-    loop = find_loop(operation.ufunc, operation.signature)
+    loop = loop_of(operation)
     cores = core_dimensions(operation.ufunc.signature, windows)
     sizes: dict[str, int] = {}
     inner_strides: list[int] = []
@@ -270,7 +279,8 @@ def core_dimensions(signature: str, windows: Sequence[Window]) -> list[list[tupl
 
 def outer_strides(window: Window, count: int, ndim: int) -> list[int]:
     """Return the strides of the first `count` axes, 0 where they are broadcast to `ndim`."""
-    own = [0 if size == 1 else stride for size, stride in zip(window.shape[:count], window.strides[:count], strict=True)]
+    sizes = zip(window.shape[:count], window.strides[:count], strict=True)
+    own = [0 if size == 1 else stride for size, stride in sizes]
     return [0] * (ndim - count) + own
 
 
@@ -308,6 +318,18 @@ def lower_gather(operation: Operation) -> list[Instruction]:
     return [elementwise("take", gather_loop(target.dtype.itemsize), (fixed, table, target))]
 
 
+def lower_take(operation: Operation) -> list[Instruction]:
+    """Lower rows of a source by index; a row is one piece of memory, and so is the index."""
+    source, index = operation.inputs
+    target = operation.outputs[0]
+    if target.size == 0:
+        return []
+    row = target.size // index.size * target.dtype.itemsize
+    return [Instruction("take", "take", [(w.buffer, w.offset) for w in (source, index, target)], (2,),
+                        dims=(index.size, source.shape[0], row), strides=(source.strides[0], index.dtype.itemsize, row),
+                        work=target.size)]
+
+
 def lower_call(operation: Operation) -> list[Instruction]:
     windows = operation.inputs + operation.outputs
     forms = [Form(kind, window.dtype, window.shape, window.strides)
@@ -333,6 +355,7 @@ LOWERINGS: dict[str, Callable[[Operation], list[Instruction]]] = {
     "copy": lower_copy,
     "where": lower_select,
     "gather": lower_gather,
+    "take": lower_take,
     "call": lower_call,
     "repeat": lower_repeat,
 }

@@ -37,11 +37,13 @@ def plan(tape: Tape, results: Sequence[tuple[Window, np.ndarray, str]], forms: S
          *, contiguous: Sequence[bool] | None = None) -> Plan:
     """Plan the tape for results given as (window, the eager array, kind).
 
-    `forms` has the form of each argument, statics included; without it all are arrays. `contiguous` says which results are laid out in C order.
+    `forms` has the form of each argument, statics included; without it all are arrays. `contiguous` says which results
+    are laid out in C order.
     """
     operations = list(tape.operations)
     in_order = contiguous or [False] * len(results)
-    targets = [place_result(window, array, operations, c) for (window, array, _), c in zip(results, in_order, strict=True)]
+    targets = [place_result(window, array, operations, c)
+               for (window, array, _), c in zip(results, in_order, strict=True)]
     wanted = {target.buffer for target in targets}
     live = list(live_operations(operations, wanted))[::-1]
     instructions = [instruction for operation in live for instruction in lower(operation)]
@@ -56,8 +58,9 @@ def place_result(window: Window, array: np.ndarray, operations: list[Operation],
     """Let the operation write straight into the result where it can; else copy at the end."""
     strides = np.empty_like(array, order="C" if contiguous else "K", subok=False).strides
     buffer = window.buffer
-    whole = window.offset == 0 and buffer.nbytes == array.nbytes and window.strides == strides and window.dtype == array.dtype
-    if buffer.role == TEMPORARY and whole and written(buffer, operations):
+    whole = window.offset == 0 and buffer.nbytes == array.nbytes
+    same = window.strides == strides and window.dtype == array.dtype
+    if buffer.role == TEMPORARY and whole and same and written(buffer, operations):
         buffer.role = "result"
         return window
     target = Window(Buffer("result", array.nbytes), 0, window.shape, strides, array.dtype)

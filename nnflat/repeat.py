@@ -16,11 +16,12 @@ import numpy as np
 from nnflat._replay import Replay
 from nnflat.backward import captured, differentiating, is_inexact, pull_back, variable
 from nnflat.compile import Program, same_bits
+from nnflat.context import TraceError, active, differentiated, entered_errstate, tracing, user_line
 from nnflat.plan import plan
 from nnflat.structure import put_together, take_apart
 from nnflat.tape import Tape, Window
-from nnflat.trace import Trace, TraceError, Tracer, active, as_array, differentiated, is_traced, kind_of, tracing, value_of
-
+from nnflat.trace import Trace
+from nnflat.tracer import Tracer, as_array, is_traced, kind_of, value_of
 
 # --- the plain meaning -------------------------------------------------------------------------------------
 
@@ -247,7 +248,7 @@ def run_natively(body: Body, rows: int, moving: Sequence[tuple[np.ndarray, int, 
     n, m = len(moving), len(body.arrays)
     moved = [(shifted(window, offset), step) for window, (_, offset, step) in zip(windows[:n], moving, strict=True)]
     written = [tape.temporary(output) for output in outputs]
-    four = [(start, *[tape.temporary(array) for _ in range(3)])
+    four = [(start, tape.temporary(array), tape.temporary(array), tape.temporary(array))
             for start, array in zip(windows[n + m:], carries, strict=True)]
     steps = [(window, output.strides[0]) for window, output in zip(written, outputs, strict=True)]
     add_repetition(tape, "scan", repetition(body, rows, moved, windows[n:n + m], steps, four), errstate={}, where="")
@@ -301,8 +302,8 @@ def map_traced(trace: Trace, fn: Callable[..., Any], ends: Sequence[Any], axes: 
 
 def row_window(array: np.ndarray, axis: int, i: int) -> tuple[Any, np.ndarray]:
     """Return row i as NumPy gives it (a scalar, where one axis is all), and as an array."""
-    index = (*[slice(None)] * axis, i)
-    return array[index], array[(*index, Ellipsis)]
+    moved = np.moveaxis(array, axis, 0)
+    return moved[i], moved[i, ...]
 
 
 def check_row(stacked: Sequence[np.ndarray], ends: Sequence[Any], i: int, name: str) -> None:
@@ -314,8 +315,6 @@ def check_row(stacked: Sequence[np.ndarray], ends: Sequence[Any], i: int, name: 
 
 
 def record(trace: Trace, name: str, repeated: Repetition) -> None:
-    from nnflat.trace import entered_errstate, user_line
-
     add_repetition(trace.tape, name, repeated, errstate=entered_errstate(), where=user_line())
 
 
@@ -407,7 +406,8 @@ def repeat_steps(trace: Trace, step: Step, carry_ends: Sequence[Any], carry_stru
     final = [trace.output(value) for value in last]
     fours = [(begin, trace.output(array).window, trace.output(array).window, end.window)
              for begin, array, end in zip(dense, first, final, strict=True)]
-    moved = [(shifted(trace.window(end), offset), stride) for end, (_, offset, stride) in zip(ends, moving, strict=True)]
+    moved = [(shifted(trace.window(end), offset), stride)
+             for end, (_, offset, stride) in zip(ends, moving, strict=True)]
     rest = [(output.window.over(output.value[start:], output.value), output.value.strides[0]) for output in outputs]
     fill_unrolled(trace, outputs, unrolled)
     record(trace, "scan", repetition(body, rows, moved, body.outside, rest, fours))

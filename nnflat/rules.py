@@ -199,7 +199,7 @@ RULES: dict[Any, tuple[Rule, ...]] = {
     np.heaviside: (None, lambda g, y, x, half: np.where(x == 0, g, 0)),
     np.ldexp: (lambda g, y, x, n: np.ldexp(g, n), None),
     np.copysign: (lambda g, y, a, b: np.where(np.signbit(a) == np.signbit(b), g, -g), None),
-    **{ufunc: (None,) for ufunc in (np.sign, np.floor, np.ceil, np.trunc, np.rint, np.spacing)},
+    **dict.fromkeys((np.sign, np.floor, np.ceil, np.trunc, np.rint, np.spacing), (None,)),
     np.floor_divide: (None, None),
     np.nextafter: (lambda g, y, a, b: g, None),
     np.matmul: (matmul_left, matmul_right),

@@ -9,11 +9,14 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+
+from nnflat._loops import address
 
 CELL = np.zeros(256, np.uint8)
 ALIGNED = -CELL.ctypes.data % 64
@@ -25,7 +28,7 @@ class Buffer:
 
     role: str
     nbytes: int
-    array: np.ndarray | None = None
+    array: Any = None
     window: Window | None = None
 
 
@@ -46,16 +49,17 @@ class Window:
 
     def standin(self) -> np.ndarray:
         """Make an array with this shape, strides and alignment over memory that nobody may touch. # T3"""
-        cell = np.ndarray((), self.dtype, CELL, ALIGNED if self.aligned else ALIGNED + 1)
-        return np.lib.stride_tricks.as_strided(cell, self.shape, self.strides)
+        return standin(self.shape, self.strides, self.dtype, self.aligned)
 
     def over(self, array: np.ndarray, base: np.ndarray) -> Window:
         """Return the window that `array`, a view of memory of `base` (which this window is), stands for. # T2"""
         return view_window(self.buffer, self.offset + address(array) - address(base), array)
 
 
-def address(array: np.ndarray) -> int:
-    return array.__array_interface__["data"][0]
+@lru_cache(maxsize=4096)
+def standin(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype, aligned: bool) -> np.ndarray:
+    cell = np.ndarray((), dtype, CELL, ALIGNED if aligned else ALIGNED + 1)
+    return np.lib.stride_tricks.as_strided(cell, shape, strides)
 
 
 def view_window(buffer: Buffer, offset: int, array: np.ndarray) -> Window:
@@ -71,10 +75,10 @@ class Operation:
     inputs: tuple[Window, ...]
     outputs: tuple[Window, ...]
     errstate: dict[str, str]
-    ufunc: np.ufunc | None = None
+    ufunc: Any = None
     signature: str = ""
     axes: tuple[int, ...] = ()
-    function: Callable[..., Any] | None = None
+    function: Any = None
     kinds: tuple[str, ...] = ()
     inner: Any = None
     where: str = ""
@@ -84,7 +88,6 @@ class Operation:
 class Tape:
     """A record of operations, and of the buffers that they did not make themselves."""
 
-    parent: Tape | None = None
     operations: list[Operation] = field(default_factory=list)
     arguments: list[tuple[Buffer, Window]] = field(default_factory=list)
     captured: dict[int, Window] = field(default_factory=dict)

@@ -18,7 +18,7 @@ import functools
 import operator
 import types
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, ItemsView, Iterator, Mapping, Sequence, ValuesView
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from nnflat._walk import Watch, Way
 
 Path = tuple[Hashable, ...]
 
-MAX_DEPTH = 256
+MAX_DEPTH = 100  # so that structures compare, hash and pickle within Python's recursion limit, too
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -231,6 +231,11 @@ def register(
     return cls
 
 
+def registered() -> list[type]:
+    """Return the built-in classes of nodes and those that were registered."""
+    return list({**_exact, **_inherited, **_static_names})
+
+
 def _refuse_registration(cls: type, children: object, rebuild: object) -> None:
     if not isinstance(cls, type):
         raise TypeError(f"register needs a class; got {cls!r}")
@@ -347,9 +352,15 @@ def way(structure: Structure, statics: Sequence[Any]) -> Way:
             elif isinstance(child, Leaf):
                 steps.append((key, "leaf", child.index, None))
             else:
-                steps.append((key, "static", child.index, type(statics[child.index])))
+                steps.append((key, "static", child.index, _class_to_pass(node, key, statics[child.index])))
         nodes.append((node.cls, *_passage(node), steps))
     return Way(nodes)
+
+
+def _class_to_pass(node: Node, key: Hashable, static: Any) -> type | None:
+    """Return the class by which a Way knows a static again; None for an array, which may have become a parameter."""
+    kind = node_type(node.cls)
+    return None if isinstance(static, np.ndarray) and kind and key not in kind.static else type(static)
 
 
 def _passage(node: Node) -> tuple[str, Callable | None, Callable | None]:
@@ -405,7 +416,7 @@ def _contents(item: Any) -> Iterator[tuple[Hashable, Any]]:
         yield from (("args", item.args), ("keywords", item.keywords))
     if isinstance(item, (dict, types.MappingProxyType)):
         yield from item.items()
-    elif isinstance(item, (list, tuple, set, frozenset, deque)):
+    elif isinstance(item, (list, tuple, set, frozenset, deque, ValuesView, ItemsView)):
         yield from enumerate(item)
     yield from attributes(item).items()
 
@@ -511,12 +522,15 @@ def replace(tree: Any, values: Mapping[Path | str, np.ndarray]) -> Any:
     flat = flatten(tree)
     names = {format_path(path): index for index, path in enumerate(flat.paths)}
     index_of = names | {path: index for index, path in enumerate(flat.paths)}
-    new = {}
+    new: dict[int, tuple[Path | str, np.ndarray]] = {}
     for path, value in values.items():
         if path not in index_of:
             name = path if isinstance(path, str) else format_path(path)
             raise KeyError(f"the tree has no parameter at {name}{suggest(name, list(names))}")
         if not isinstance(value, np.ndarray):
             raise TypeError(f"{path} needs an array; got {type(value).__name__}")
-        new[id(flat.leaves[index_of[path]])] = value
-    return unflatten(flat.structure, [new.get(id(leaf), leaf) for leaf in flat.leaves], flat.statics)
+        other, earlier = new.setdefault(id(flat.leaves[index_of[path]]), (path, value))
+        if earlier is not value:
+            raise ValueError(f"{other} and {path} are one array in the tree; got two values for it")
+    leaves = [new[id(leaf)][1] if id(leaf) in new else leaf for leaf in flat.leaves]
+    return unflatten(flat.structure, leaves, flat.statics)

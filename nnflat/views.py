@@ -13,13 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from nnflat.tape import Window, address
-from nnflat.trace import Tracer, active, as_array, is_traced, split, value_of
+from nnflat.context import active
+from nnflat.tape import address
+from nnflat.tracer import Tracer, as_array, is_traced, value_of
+from nnflat.values import split
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class View:
-    """The cotangent of a window of an array that is dense in memory: where it stands, in bytes from its first element."""
+    """The cotangent of a window of an array that is dense in memory; its offset is in bytes."""
 
     cotangent: Any
     offset: int
@@ -45,7 +47,7 @@ def undo_view(g: Any, view: Tracer, base: Tracer) -> Any:
         axes = permutation(mine, its)
         if axes is not None:
             return reshape(reshape(g, [n for n in mine.shape if n != 1]).transpose(axes), its.shape)
-    broadcast = tuple(axis for axis, (n, s) in enumerate(zip(mine.shape, mine.strides, strict=True)) if n > 1 and s == 0)
+    broadcast = tuple(axis for axis in range(mine.ndim) if mine.shape[axis] > 1 and mine.strides[axis] == 0)
     if broadcast:
         g = np.sum(g, axis=broadcast, keepdims=True)
         mine = mine[tuple(slice(0, 1) if axis in broadcast else slice(None) for axis in range(mine.ndim))]

@@ -6,9 +6,9 @@ import warnings
 from typing import Any
 
 import numpy as np
+from programs import DTYPES, LAYOUTS, REFUSALS, SHAPES, Program, array, make_program
 
 import nnflat as nf
-from programs import DTYPES, LAYOUTS, REFUSALS, SHAPES, Program, array, make_program
 
 
 def random_case(rng: Any, length: int) -> tuple[Program, list[Any], list[Any]]:

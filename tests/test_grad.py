@@ -12,8 +12,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 import nnflat as nf
 from nnflat import nn
 from nnflat.compile import same_bits, trace_once
+from nnflat.context import TraceError
 from nnflat.grad import Gradient
-from nnflat.trace import TraceError
 
 
 def normal(*shape, seed=0):

@@ -202,10 +202,8 @@ def test_store_writes_out_and_returns_it(make):
 def test_copies_share_no_memory(make):
     model = make()
     flat, layout = nf.destructure(model)
-    again = layout.restructure(flat)
-    other = layout.restructure(flat)
-    arrays = [value for value in [flat, *(v for t in (again, other, model) for v in [t])] if value is not None]
-    groups = [[flat], *([leaf for _, leaf in reference.items(t)] for t in arrays[1:])]
+    trees = [model, layout.restructure(flat), layout.restructure(flat)]
+    groups = [[flat], *([leaf for _, leaf in reference.items(each)] for each in trees)]
     for number, group in enumerate(groups):
         for rest in groups[number + 1 :]:
             spans = [np.lib.array_utils.byte_bounds(leaf) for leaf in rest if leaf.size]
@@ -400,11 +398,8 @@ def test_dtype_gives_numpys_own_casts_both_ways(make, dtype):
 def test_a_vector_of_another_precision_is_cast_as_numpy_does(make, given):
     model = make()
     layout = Layout.of(model)
-    pairs = layout.dtype.kind != "c"
     flat = np.linspace(-3, 3, layout.size).astype(given)
-    expected = reference.restructure(model, flat if pairs else flat.astype(layout.dtype))
-    if layout.dtype.kind == "c" and np.dtype(given).itemsize > 8:
-        pytest.skip("no complex long doubles in a narrower vector")
+    expected = reference.restructure(model, flat)
     assert leaves_are(layout.restructure(flat), expected)
     assert leaves_are(layout.bind(model).load(flat), expected)
 
@@ -636,7 +631,7 @@ def test_a_strided_out_is_written_right_or_refused(verb, step):
         assert "contiguous" in str(error)  # noqa: PT017
         assert np.all(block == -7)
     else:
-        assert out.tolist() == [1, 2, 3]
+        assert out.tolist() == [1, 2, 1]
         assert np.all(block[others] == -7)
 
 
@@ -858,7 +853,7 @@ OVERLAPS = {
     "swapped": lambda block: ([block[4:10].reshape(2, 3), block[0:4]], block[0:10]),
     "reversed": lambda block: ([block[5::-1].reshape(2, 3), block[9:5:-1]], block[0:10]),
     "transposed": lambda block: ([block[0:6].reshape(3, 2).T, block[6:10]], block[0:10]),
-    "strided model": lambda block: ([block[0:24:4].reshape(2, 3), block[1:5:1][::-1][:4]], block[0:10]),
+    "strided": lambda block: ([block[0:24:4].reshape(2, 3), block[25:33:2]], block[3:13]),
     "flat in the gaps": lambda block: ([block[0:12:2].reshape(2, 3), block[20:24]], block[1:11]),
     "all in one": lambda block: ([block[2:8].reshape(2, 3)[:, ::-1], block[8:12]], block[2:12]),
 }
@@ -871,26 +866,26 @@ def overlapping(name):
     return block, model, flat
 
 
-SAFE = [name for name in OVERLAPS if name != "strided model"]
+over_overlaps = pytest.mark.parametrize("name", OVERLAPS)
 
 
-@pytest.mark.parametrize("name", SAFE)
+@over_overlaps
 def test_load_from_a_vector_inside_the_model_is_as_from_a_copy(name):
-    block, model, flat = overlapping(name)
+    _, model, flat = overlapping(name)
     expected = reference.restructure(model, flat.copy())
     Layout.of(model).restructure(flat, out=model)
     assert leaves_are(model, expected)
 
 
-@pytest.mark.parametrize("name", SAFE)
+@over_overlaps
 def test_store_into_a_vector_inside_the_model_is_as_into_a_copy(name):
-    block, model, flat = overlapping(name)
+    _, model, flat = overlapping(name)
     expected = reference.destructure(model)
     Layout.of(model).destructure(model, out=flat)
     assert reference.same(flat, expected)
 
 
-@pytest.mark.parametrize("name", SAFE)
+@over_overlaps
 def test_an_overlap_changes_nothing_outside_of_what_is_written(name):
     block, model, flat = overlapping(name)
     untouched = np.ones(BLOCK * 8, bool)
@@ -929,6 +924,7 @@ def test_a_vector_of_another_dtype_in_the_models_memory_is_read_right():
     model = [block[0:4], block[4:8]]
     Layout.of(model).restructure(flat, out=model)
     assert np.concatenate(model).tolist() == list(range(8))
+
 
 
 def test_rows_of_a_population_that_are_models_are_stacked_as_copies_are():
@@ -980,16 +976,16 @@ def test_stack_writes_a_population_of_any_order_or_refuses_it(order):
 
 
 STACKS = {
-    "shape": np.zeros((3, 3)),
-    "vector": np.zeros(6),
-    "dtype": np.zeros((2, 3), np.float32),
-    "list": [[0.0] * 3] * 2,
+    "shape": (np.zeros((3, 3)), ValueError, r"shape \(2, 3\); got shape \(3, 3\)"),
+    "vector": (np.zeros(6), ValueError, r"shape \(2, 3\); got shape \(6,\)"),
+    "dtype": (np.zeros((2, 3), np.float32), TypeError, "array of float64; got float32"),
+    "list": ([[0.0] * 3] * 2, TypeError, "array of float64; got list"),
 }
 
 
-@pytest.mark.parametrize("out", STACKS.values(), ids=STACKS.keys())
-def test_a_wrong_population_is_refused_with_what_came(out):
-    with pytest.raises(ValueError, match=r"shape \(2, 3\) of float64"):
+@pytest.mark.parametrize(("out", "error", "word"), STACKS.values(), ids=STACKS.keys())
+def test_a_wrong_population_is_refused_with_what_came(out, error, word):
+    with pytest.raises(error, match=word):
         Layout.of([count(3)]).stack([[count(3)]] * 2, out=out)
 
 
@@ -1028,6 +1024,7 @@ def test_leaves_of_another_shape_are_refused(shape):
 def test_leaves_of_no_array_are_refused(given):
     with pytest.raises(TypeError, match="NumPy array"):
         Layout.of([count(8)]).leaves(given)
+
 
 
 def test_leaves_of_pairs_in_half_precision_are_complex_or_refused():
@@ -1080,6 +1077,7 @@ def test_a_view_keeps_the_vector_alive():
     assert model[0].tolist() == list(range(1000))
 
 
+
 def test_a_view_with_an_empty_leaf_of_another_dtype_needs_no_cast():
     flat, layout = nf.destructure(zoo.empty_leaf())
     assert [leaf.dtype for leaf in layout.view(flat)] == [np.float64, np.float32, np.float64]
@@ -1130,6 +1128,7 @@ def test_a_lifted_function_pickles():
 def test_a_lifted_function_without_its_vector_says_what_is_missing():
     with pytest.raises(TypeError, match="argument 1"):
         Layout.of([count(1)]).lift(total, argnum=1)(count(1))
+
 
 
 def test_a_negative_argument_of_lift_counts_from_the_end_or_is_refused():
@@ -1221,10 +1220,10 @@ def test_gradients_are_cast_to_the_vector_without_a_warning():
     assert reference.same(made, np.array([np.inf, 0], np.float32))
 
 
-def test_gradients_of_pairs_are_pairs():
-    for dtype in (np.float32, np.float64, np.float16):
-        layout = Layout.of([count(2), count(1) * 1j], dtype=dtype)
-        assert layout.flatten_grad([count(2), np.array([3 + 4j])]).tolist() == [1, 2, 3, 4]
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_gradients_of_pairs_are_pairs(dtype):
+    layout = Layout.of([count(2), count(1) * 1j], dtype=dtype)
+    assert layout.flatten_grad([count(2), np.array([3 + 4j])]).tolist() == [1, 2, 3, 4]
 
 
 def test_out_may_be_the_memory_of_the_gradients():
@@ -1330,6 +1329,7 @@ def test_fill_takes_arrays_that_broadcast_to_the_leaf():
     assert made.tolist() == [1, 2, 3, 1, 2, 3, 0, 0, 0]
     with pytest.raises(ValueError, match="broadcast"):
         layout.fill({"weight": np.zeros(2)}, default=0.0)
+
 
 
 def test_fill_of_a_transposed_tie_takes_the_array_as_that_place_sees_it():

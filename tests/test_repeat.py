@@ -103,8 +103,8 @@ def test_a_traced_scan_gives_the_bits_of_the_loop(order):
 
     program = nf.compile(run)
     h, xs = np.zeros(5), RNG.standard_normal((20, 5))
-    for h in (h, h + 1):
-        (given, gives), (expected, expects) = program(h, xs), run(h, xs)
+    for start in (h, h + 1):
+        (given, gives), (expected, expects) = program(start, xs), run(start, xs)
         assert np.array_equal(given, expected)
         assert np.array_equal(gives["sum"], expects["sum"])
         assert np.array_equal(gives["h"], expects["h"])

@@ -353,9 +353,9 @@ def test_an_array_attribute_added_later_is_reported_not_mis_sliced():
     flat, layout = nf.destructure(model)
     bound = layout.bind(model)
     model.extra = count(2)
-    for verb in (lambda: layout.destructure(model), lambda: layout.restructure(flat, out=model), lambda: layout.bind(model)):
+    for verb in (layout.destructure, layout.bind, lambda model: layout.restructure(flat, out=model)):
         with pytest.raises(ValueError, match="extra"):
-            verb()
+            verb(model)
     assert bound.store().tolist() == [1, 2]
 
 
@@ -445,7 +445,7 @@ class Tensor:
 class Interface:
     """Of no known library, but an array by its looks."""
 
-    __array_interface__: dict = {}
+    __array_interface__ = None
 
 
 class Sub(np.ndarray):
@@ -481,13 +481,13 @@ REFUSED = {
     "subclass": (lambda: {"s": count(2).view(Sub)}, TypeError, "s is a Sub"),
     "cyclic dict": (cyclic_dict, ValueError, r"a\.back is <root> again"),
     "cyclic list": (cyclic_list, ValueError, r"\[0\]\[0\] is \[0\] again"),
-    "deep": (lambda: deep(257), ValueError, "deeper than 256"),
-    "very deep": (lambda: deep(100_000), ValueError, "deeper than 256"),
+    "deep": (lambda: deep(101), ValueError, "deeper than 100"),
+    "very deep": (lambda: deep(100_000), ValueError, "deeper than 100"),
 }
 builtin_map = map
 
 
-@pytest.mark.parametrize(("make", "error", "word"), REFUSED.values(), ids=REFUSED.keys())
+@pytest.mark.parametrize(("make", "error", "word"), list(REFUSED.values()), ids=list(REFUSED))
 def test_what_could_hide_an_array_is_refused_with_its_path(make, error, word):
     model = make()
     for verb in (nf.destructure, nf.Layout.of, tree.leaves, tree.items, lambda model: tree.map(np.copy, model)):
@@ -495,26 +495,27 @@ def test_what_could_hide_an_array_is_refused_with_its_path(make, error, word):
             verb(model)
 
 
-@pytest.mark.parametrize("make", [REFUSED[name][0] for name in ("attribute", "masked", "tensor", "object array")])
-def test_what_is_refused_is_refused_in_place_too(make):
+@pytest.mark.parametrize("name", ["attribute", "masked", "tensor", "object array"])
+def test_what_is_refused_is_refused_in_place_too(name):
     layout = nf.Layout.of([count(1)])
-    model = make()
+    model = REFUSED[name][0]()
     for verb in (layout.bind, layout.destructure, lambda model: layout.restructure(np.zeros(1), out=model)):
         with pytest.raises((TypeError, ValueError), match=r"\[0\]"):
             verb(model)
+
 
 
 def test_the_deepest_tree_works_in_every_verb():
     import copy
     import pickle
 
-    model = deep(255)
+    model = deep(99)
     flat, layout = nf.destructure(model)
     assert flat.tolist() == [1]
     layout.restructure(flat, out=model)
     assert tree.leaves(layout.restructure(2 * flat))[0].tolist() == [2]
-    assert layout == nf.Layout.of(deep(255))
-    assert hash(layout) == hash(nf.Layout.of(deep(255)))
+    assert layout == nf.Layout.of(deep(99))
+    assert hash(layout) == hash(nf.Layout.of(deep(99)))
     assert str(layout)
     assert copy.deepcopy(layout) == layout
     assert pickle.loads(pickle.dumps(layout)) == layout
@@ -557,7 +558,8 @@ def test_map_takes_more_trees_by_path():
 
 
 @pytest.mark.parametrize(
-    ("other", "word"), [({"a": count(2)}, "tree 2 has no parameter at b"), ({"a": 1, "b": 2, "c": count(1)}, "tree 2 has")]
+    ("other", "word"),
+    [({"a": count(2)}, "tree 2 has no parameter at b"), ({"a": 1, "b": 2, "c": count(1)}, "tree 2 has")],
 )
 def test_map_of_trees_that_differ_is_refused_with_the_path(other, word):
     with pytest.raises(ValueError, match=word):
@@ -578,6 +580,7 @@ def test_replace_replaces_a_tied_array_at_all_its_paths_under_either_name():
         new = np.zeros((3, 2))
         made = tree.replace(zoo.tied(), {name: new})
         assert made["encoder"] is made["decoder"] is new
+
 
 
 def test_replace_with_two_values_for_one_array_names_both_paths():

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nnflat import tree
+from nnflat._table import aligned
 
 
 class Row(NamedTuple):
@@ -32,7 +33,7 @@ def table(model: object) -> str:
         shapes, count = _shapes(row, owners)
         lines.append((tree.format_path(row.path), row.layer, shapes, f"{count:,}"))
         total += count
-    return _aligned([*lines, ("total", "", "", f"{total:,}")])
+    return aligned([*lines, ("total", "", "", f"{total:,}")], left=3)
 
 
 def _rows(node: object, path: tree.Path) -> list[Row]:
@@ -67,9 +68,3 @@ def _shapes(row: Row, owners: dict[tuple[int, int], str]) -> tuple[str, int]:
         texts.append(f"{key} {leaf.shape} = {owner}" if tied else f"{key} {leaf.shape}")
         count += 0 if tied else leaf.size
     return ", ".join(texts), count
-
-
-def _aligned(lines: list[tuple[str, str, str, str]]) -> str:
-    """Return the lines with their cells one below the other, the last column to the right."""
-    a, b, c, d = (max(map(len, column)) for column in zip(*lines, strict=True))
-    return "\n".join(f"{w:{a}}  {x:{b}}  {y:{c}}  {z:>{d}}" for w, x, y, z in lines)

@@ -1,0 +1,123 @@
+"""Many threads: on their own models, on one layout, on one bound tree, with and without the interpreter's lock."""
+
+import threading
+
+import numpy as np
+import pytest
+import zoo
+
+import nnflat as nf
+
+THREADS = 8
+CALLS = 2_000
+
+
+def run(work):
+    """Run `work(number)` on all threads at once; raise what any of them raised."""
+    start = threading.Barrier(THREADS)
+    errors = []
+
+    def guarded(number):
+        start.wait()
+        try:
+            work(number)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(number,)) for number in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+ANIMALS = ["dense", "tied_by_transpose", "nested", "mixed", "protocol"]
+
+
+@pytest.mark.parametrize("animal", ANIMALS)
+def test_threads_on_their_own_models_are_right(animal):
+    def work(number):
+        model = zoo.ZOO[animal]()
+        flat, layout = nf.destructure(model)
+        bound, out = layout.bind(model), np.zeros_like(flat)
+        for step in range(CALLS // len(ANIMALS)):
+            flat[:] = (number + step) % 100
+            bound.load(flat)
+            assert np.array_equal(bound.store(out=out), flat)
+
+    run(work)
+
+
+@pytest.mark.parametrize("animal", ANIMALS)
+def test_threads_on_one_layout_are_right(animal):
+    layout = nf.Layout.of(zoo.ZOO[animal]())
+
+    def work(number):
+        flat = np.full(layout.size, number, layout.dtype)
+        for step in range(CALLS // len(ANIMALS)):
+            flat[:] = (number + step) % 100
+            model = layout.restructure(flat)
+            assert np.array_equal(layout.destructure(model), flat)
+            assert layout.path_of(0) == layout.paths[0]
+
+    run(work)
+
+
+def test_threads_that_meet_a_new_layout_at_once_are_right():
+    for _ in range(50):
+        layout = nf.Layout.of(zoo.nested())
+        results = []
+        run(lambda number, layout=layout, results=results: results.append(
+            (hash(layout), layout.size, layout["layers[0]"].stop, str(layout), layout.restructure(np.zeros(11))["act"])
+        ))  # fmt: skip
+        assert len(set(results)) == 1
+
+
+@pytest.mark.parametrize("animal", ["dense", "mixed", "one_large"])
+def test_threads_on_one_bound_tree_load_the_same_without_harm(animal):
+    model = zoo.ZOO[animal]()
+    flat, layout = nf.destructure(model)
+    bound = layout.bind(model)
+
+    def work(number):
+        out = np.zeros_like(flat)
+        for _ in range(CALLS // 4):
+            bound.load(flat)
+            assert np.array_equal(bound.store(out=out), flat)
+
+    run(work)
+
+
+def test_large_copies_on_threads_are_right():
+    def work(number):
+        model = [np.full((400, 300), number, np.float32), np.asfortranarray(np.zeros((300, 300)))]
+        flat, layout = nf.destructure(model)
+        bound = layout.bind(model)
+        for step in range(20):
+            flat[:] = number * 1000 + step
+            bound.load(flat)
+            assert model[1][-1, -1] == number * 1000 + step
+            assert np.array_equal(bound.store(), flat)
+
+    run(work)
+
+
+def test_a_leaf_that_is_re_bound_by_another_thread_is_refused_or_followed():
+    model = {"a": np.zeros(50), "b": np.zeros(50)}
+    layout = nf.Layout.of(model)
+    flat = np.ones(100)
+
+    def work(number):
+        for _ in range(CALLS // 4):
+            if number == 0:
+                model["b"] = np.zeros(50)
+            else:
+                try:
+                    layout.restructure(flat, out=model)
+                except nf.StructureChanged:
+                    continue
+
+    run(work)
+    assert model["a"].tolist() == [1] * 50
