@@ -134,8 +134,9 @@ def pull_node(node: Node, found: dict[int, Gathered], ends: set[int], nodes: dic
 
 
 def lets_zeros_in(node: Node) -> bool:
-    return not (node.kind in ("same", "concatenate", "stack") or (node.kind == "ufunc" and node.settings["ufunc"] in LINEAR)
-                or (node.kind == "reduce" and node.settings["ufunc"] is np.add))
+    if node.kind in ("ufunc", "reduce"):
+        return node.settings["ufunc"] not in (LINEAR if node.kind == "ufunc" else {np.add})
+    return node.kind not in ("same", "concatenate", "stack")
 
 
 def fit(cotangent: Cotangent, x: Any) -> Cotangent:
@@ -202,12 +203,8 @@ def apply_rules(ufunc: Any, node: Node, cotangents: list[Cotangent], needed: lis
         cotangent = rule(g, y, *xs) if wanted and rule is not None else None
         if cotangent is not None and gated and ufunc not in BOUNDED:
             cotangent = keep_zeros(g, cotangent)
-        found.append(None if cotangent is None else summed(cotangent, x, ufunc))
+        found.append(None if cotangent is None else fit(cotangent, x))
     return found
-
-
-def summed(cotangent: Cotangent, x: Any, ufunc: Any) -> Cotangent:
-    return fit(cotangent, x)
 
 
 def pull_pair(ufunc: Any, cotangents: list[Cotangent], needed: list[bool], xs: Sequence[Any]) -> list[Cotangent]:
@@ -370,7 +367,8 @@ def pull_getitem(cotangents: list[Cotangent], outputs: Sequence[Any], x: Any, in
     return [scatter(cotangents[0], call(lambda a, i: a[i], numbers, index), x.shape)]
 
 
-def pull_take(cotangents: list[Cotangent], outputs: Sequence[Any], x: Any, *args: Any, **kwargs: Any) -> list[Cotangent]:
+def pull_take(cotangents: list[Cotangent], outputs: Sequence[Any], x: Any, *args: Any,
+              **kwargs: Any) -> list[Cotangent]:
     if len(args) == 1 and not kwargs and isinstance(args[0], tuple):
         return pull_getitem(cotangents, outputs, x, args[0])
     numbers = np.arange(x.size).reshape(x.shape)
@@ -467,8 +465,8 @@ CALLS: dict[str, Callable[..., Any]] = {
 
 PULLS: dict[str, Callable[..., list[Cotangent]]] = {
     "ufunc": pull_ufunc, "reduce": pull_reduce, "accumulate": pull_accumulate, "same": pull_same, "view": pull_view,
-    "real": pull_real, "imag": pull_imag, "where": pull_where, "concatenate": pull_concatenate, "stack": pull_stack, "gather": pull_gather,
-    "ruled": pull_ruled, "pulled": pull_pulled, "call": pull_call,
+    "real": pull_real, "imag": pull_imag, "where": pull_where, "concatenate": pull_concatenate, "stack": pull_stack,
+    "gather": pull_gather, "ruled": pull_ruled, "pulled": pull_pulled, "call": pull_call,
 }
 
 

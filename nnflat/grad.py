@@ -144,8 +144,8 @@ class Inputs:
             ends = [variable(trace, end) if is_inexact(end) else end for end in ends]
             mine = [end for end in ends if is_inexact(end)]
             if not mine:
-                raise TypeError(f"argument {i} is to be differentiated by: it needs to be an array of floats, or a tree "
-                                f"of them; got {kind(args[i])}")
+                raise TypeError(f"argument {i} is to be differentiated by: it needs to be an array of floats, or a "
+                                f"tree of them; got {kind(args[i])}")
             self.variables += mine
             self.parts.append((ends, structure))
             self.args[i] = put_together(structure, iter(ends))
@@ -189,8 +189,8 @@ def kind(x: Any) -> str:
 
 def independent(argnums: Argnums) -> TraceError:
     return TraceError(
-        f"the result depends on no differentiable argument (argnums={argnums}). Likely causes: the function uses a model "
-        "that it closes over instead of the one that is passed, writes into arrays in place, rounds or compares, or "
+        f"the result depends on no differentiable argument (argnums={argnums}). Likely causes: the function uses a "
+        "model that it closes over instead of the one that is passed, writes into arrays in place, rounds or compares, or "
         "stops the gradient. allow_unused=True gives zeros")
 
 
@@ -316,7 +316,7 @@ def zero_like(x: Any) -> Any:
 
 def direction(tangents: Any, inputs: Inputs) -> list[Any]:
     """Return the tangents of the variables, once they are known to be of their form."""
-    given, structure = take_apart(tangents)
+    given, _ = take_apart(tangents)
     ends = [end for part, _ in inputs.parts for end in part]
     if len(given) != len(ends):
         raise TypeError(f"the tangents need the form of the arguments: {len(ends)} arrays; got {len(given)}")
@@ -397,7 +397,7 @@ class Jacobian:
             out = self.fn(*inputs.args)
             first &= STACK.taken == before
         if len(inputs.variables) != 1 or not is_inexact(out):
-            raise TypeError(f"a Jacobian needs a function of an array that gives an array of floats; it gave {kind(out)}")
+            raise TypeError(f"a Jacobian needs a function of an array to an array of floats; it gave {kind(out)}")
         shape, (x,) = np.shape(value_of(out)), inputs.variables
         basis = np.eye(int(np.prod(shape)), dtype=as_array(value_of(out)).dtype).reshape(-1, *shape)
         if pull_back([(out, basis[0])], inputs.variables)[0] is None:

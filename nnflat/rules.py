@@ -215,8 +215,8 @@ if hasattr(np, "matvec"):
 # Bounded: a zero cotangent times their derivative is zero. Linear: they let no zero in, either.
 LINEAR = {np.add, np.subtract, np.negative, np.positive}
 BOUNDED = LINEAR | {np.tanh, np.sin, np.cos, np.arctan, np.maximum, np.minimum, np.fmax, np.fmin, np.absolute, np.fabs,
-                    np.sign, np.conjugate, np.hypot, np.logaddexp, np.logaddexp2, umath.clip, "clip below", "clip above",
-                    np.matmul, np.vecdot, "root"}
+                    np.sign, np.conjugate, np.hypot, np.logaddexp, np.logaddexp2, umath.clip, "clip below",
+                    "clip above", np.matmul, np.vecdot, "root"}
 
 
 # --- reductions --------------------------------------------------------------------------------------------

@@ -157,7 +157,7 @@ def _one_hot(target: ArrayLike, pred: NDArray[Any]) -> Any:
                              f"{pred.shape}; got shape {target.shape} of {target.dtype}")
         return _like(target, pred)
     if target.shape != pred.shape[:-1]:
-        raise ValueError(f"the labels have shape {target.shape}; predictions of shape {pred.shape} need {pred.shape[:-1]}")
+        raise ValueError(f"the labels have shape {target.shape}; {pred.shape[:-1]} is needed for {pred.shape}")
     _check_labels(target, pred.shape[-1])
     return target[..., None] == np.arange(pred.shape[-1], dtype=target.dtype)
 
