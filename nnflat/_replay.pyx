@@ -958,8 +958,15 @@ cdef class Replay:
 
     cdef int deliver(self, Space* space, list out) except -1:
         cdef Size i
+        cdef Form form
+        cdef char* data
         for i in range(len(out)):
-            copy_into(out[i], (<Form>self.result_forms[i]).over(space.bases[self.slots[len(self.forms) + self.ncaptured + i]], False))
+            form = <Form>self.result_forms[i]
+            data = space.bases[self.slots[len(self.forms) + self.ncaptured + i]]
+            if form.nbytes == form.high - form.low and form.fits(<cnp.ndarray>out[i]):
+                memcpy(<char*>cnp.PyArray_DATA(<cnp.ndarray>out[i]) + form.low, data + form.low, form.nbytes)
+            else:
+                copy_into(out[i], form.over(data, False))
         return 0
 
     cdef bint must_detour(self, PyObject** leaves, list out) except -1:

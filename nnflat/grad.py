@@ -190,8 +190,8 @@ def kind(x: Any) -> str:
 def independent(argnums: Argnums) -> TraceError:
     return TraceError(
         f"the result depends on no differentiable argument (argnums={argnums}). Likely causes: the function uses a "
-        "model that it closes over instead of the one that is passed, writes into arrays in place, rounds or compares, or "
-        "stops the gradient. allow_unused=True gives zeros")
+        "model that it closes over instead of the one that is passed, writes into arrays in place, rounds or "
+        "compares, or stops the gradient. allow_unused=True gives zeros")
 
 
 # --- products with the Jacobian ----------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Rules that look at the flat vector leaf by leaf: they take the layout."""
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -18,7 +19,7 @@ def by_leaf(layout: Layout, fn: Callable[..., Any], *flats: NDArray[Any]) -> NDA
     """Return a flat vector made of `fn(slot, *pieces)` of each leaf."""
     bounds = layout.offsets.tolist()
     return np.concatenate([fn(slot, *[flat[start:stop] for flat in flats])
-                           for slot, (start, stop) in enumerate(zip(bounds, bounds[1:], strict=False))])
+                           for slot, (start, stop) in enumerate(itertools.pairwise(bounds))])
 
 
 def check_layout(layout: Layout, flat: NDArray[Any]) -> None:
