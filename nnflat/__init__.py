@@ -24,6 +24,7 @@ __all__ = [
     "defvjp",
     "destructure",
     "es",
+    "fit",
     "grad",
     "hessian",
     "hvp",
@@ -45,7 +46,7 @@ __all__ = [
 ]
 
 _ROOMS = frozenset({"es", "interop", "nn", "optim"})
-_HOMES = {"load": "nnflat.files", "save": "nnflat.files"}
+_HOMES = {"fit": "nnflat.train", "load": "nnflat.files", "save": "nnflat.files"}
 
 
 def __getattr__(name: str) -> object:

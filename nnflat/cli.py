@@ -1,4 +1,4 @@
-"""The command line: `nnflat evolve ENV | info FILE | bench`.
+"""The command line: `nnflat evolve ENV | train DATA | info FILE | bench`.
 
 Results go to stdout, progress and errors to stderr. Exit codes: 0, all went well; 2, one sentence says what
 was wrong; 130, interrupted by Ctrl-C, with what there was saved.
@@ -12,12 +12,13 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
-from nnflat import files
+from nnflat import files, tree
 from nnflat._table import aligned
 from nnflat.layout import destructure
 
@@ -62,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="nnflat", description="Small neural networks as one flat vector.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_evolve(commands, common)
+    _add_train(commands, common)
     info = commands.add_parser("info", parents=[common], help="print what is in a file")
     info.add_argument("file", metavar="FILE", help="a .safetensors or .npz file")
     info.set_defaults(command=_info)
@@ -85,6 +87,23 @@ def _add_evolve(commands: Any, common: argparse.ArgumentParser) -> None:
         ("--out", str, ".", "the folder in which policy and reward curve are written"),
     ):
         evolve.add_argument(option, type=kind, default=default, help=f"{text} (default: %(default)s)")
+
+
+def _add_train(commands: Any, common: argparse.ArgumentParser) -> None:
+    train = commands.add_parser("train", parents=[common], help="train a network on a table")
+    train.set_defaults(command=_train)
+    train.add_argument("data", metavar="DATA", help="digits, breast_cancer, diabetes, or a .csv file")
+    train.add_argument("--target", help="the column of a CSV file to predict, by name or number (default: the last)")
+    for option, kind, default, text in (
+        ("--epochs", _count, 200, "at most so many"),
+        ("--patience", _count, 30, "stop after so many epochs without a better validation loss"),
+        ("--batch-size", _count, 32, "examples a step"),
+        ("--lr", _positive, 1e-3, "learning rate of AdamW"),
+        ("--decay", _positive, 0.5, "weight decay of AdamW"),
+        ("--hidden", _sizes, "256", "sizes of hidden layers, commas between"),
+        ("--out", str, ".", "the folder in which model and learning curve are written"),
+    ):
+        train.add_argument(option, type=kind, default=default, help=f"{text} (default: %(default)s)")
 
 
 def _count(text: str) -> int:
@@ -122,7 +141,7 @@ def _evolve(options: argparse.Namespace) -> int:
         optimizer=optim.Adam(options.lr),
         seed=options.seed,
     )
-    policy_path, curve_path = _places(options)
+    policy_path, curve_path = _places(options.out, options.env.rpartition(":")[2].replace("/", "-"))
     threshold = _threshold(options.env)
     stop = [] if threshold is None else [es.Solved(threshold)]
     try:
@@ -150,16 +169,16 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
     return {"environment": options.env} | {name: getattr(options, name) for name in names}
 
 
-def _places(options: argparse.Namespace) -> tuple[str, str]:
-    """Return where the policy and its curve go, once it is sure that they can be written."""
+def _places(folder: str, name: str) -> tuple[str, str]:
+    """Return where a model and its curve go, once it is sure that they can be written."""
     if find_spec("matplotlib") is None:
-        raise ImportError("the reward curve needs matplotlib: pip install 'nnflat[demo]'")
+        raise ImportError("the curve needs matplotlib: pip install 'nnflat[demo]'")
     try:
-        os.makedirs(options.out, exist_ok=True)
-        tempfile.TemporaryFile(dir=options.out).close()
+        os.makedirs(folder, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
-        raise OSError(f"cannot write into {options.out}: {error.strerror}") from error
-    stem = os.path.join(options.out, options.env.rpartition(":")[2].replace("/", "-"))
+        raise OSError(f"cannot write into {folder}: {error.strerror}") from error
+    stem = os.path.join(folder, name)
     return f"{stem}.safetensors", f"{stem}.png"
 
 
@@ -185,6 +204,72 @@ def _print_report(report: dict[str, Any], *, as_json: bool) -> None:
         f"{report['steps']:,} steps"
     )
     print(f"wrote {report['policy']} and {report['curve']}")
+
+
+# ---- train -------------------------------------------------------------------------------------------------
+
+
+def _train(options: argparse.Namespace) -> int:
+    """Train a network on a table, then write it and its learning curve; interrupted, write what there is."""
+    from nnflat import optim, tabular
+    from nnflat.train import fit
+
+    table = tabular.load_table(options.data, options.target)
+    model_path, curve_path = _places(options.out, table.name)
+    parts = tabular.split_rows(len(table.target), options.seed)
+    features = tabular.Scaling.of(table.features[parts.train])
+    target = None if table.classes else tabular.Scaling.of(table.target[parts.train, None])
+    x, y = features.apply(table.features), target.apply(table.target[:, None]) if target else table.target
+    model = tabular.make_model(table, options.hidden, np.random.default_rng(options.seed))
+    with _one_blas_thread():
+        history = fit(
+            model,
+            (x[parts.train], y[parts.train]),
+            validation=(x[parts.validation], y[parts.validation]),
+            loss=tabular.classification_loss if table.classes else tabular.regression_loss,
+            optimizer=optim.AdamW(options.lr, decay=options.decay),
+            epochs=options.epochs,
+            batch_size=options.batch_size,
+            patience=options.patience,
+            seed=options.seed,
+            progress=not options.quiet,
+        )
+    tabular.fold_in(model, features, target)
+    name, value = tabular.score(table, model, parts.test)
+    report = {
+        "data": table.name,
+        "rows": len(table.target),
+        "parameters": sum(leaf.size for leaf in tree.leaves(model)),
+        "seed": options.seed,
+        "epochs": len(history["epoch"]),
+        "best_epoch": history.best_epoch,
+        "stopped_by": history.stopped_by,
+        "measure": name,
+        "test": value,
+    }
+    files.save(model_path, model, meta=report | {"classes": table.classes})
+    history.plot(curve_path)
+    report |= {"model": model_path, "curve": curve_path}
+    print(json.dumps(report) if options.json else _as_text(report))
+    return INTERRUPTED if history.stopped_by == "interrupted" else OK
+
+
+def _one_blas_thread() -> AbstractContextManager[Any]:
+    """Keep the BLAS to one thread, where threadpoolctl is there: products this small gain nothing from a second."""
+    try:
+        from threadpoolctl import threadpool_limits
+    except ImportError:
+        return nullcontext()
+    return threadpool_limits(1)
+
+
+def _as_text(report: dict[str, Any]) -> str:
+    value = f"{report['test']:.2%}" if report["measure"] == "accuracy" else f"{report['test']:.3f}"
+    return (
+        f"{report['data']}: test {report['measure']} {value}, {report['parameters']:,} parameters\n"
+        f"stopped by {report['stopped_by']} after {report['epochs']} epochs, best was {report['best_epoch']}\n"
+        f"wrote {report['model']} and {report['curve']}"
+    )
 
 
 # ---- info --------------------------------------------------------------------------------------------------
