@@ -134,19 +134,24 @@ class Muon:
         others, moved = self.others.step(flat, grad, held)
         velocity = self.momentum * state["velocity"] + grad
         ahead = grad + self.momentum * velocity if self.nesterov else velocity
-        rates = np.broadcast_to(rate_of(self.lr, state, flat), flat.shape)
-        stepped = by_leaf(self.layout, self.leaf, flat, ahead, others, rates)
+        direction = by_leaf(self.layout, self.leaf, ahead)
+        matrices = np.repeat([self.is_matrix(slot) for slot in range(len(self.layout))], np.diff(self.layout.offsets))
+        stepped = np.where(matrices, flat - rate_of(self.lr, state, flat) * direction, others)
         new = {"step": following(state), "velocity": velocity}
         return deliver(stepped, new | {f"others.{name}": value for name, value in moved.items()}, out)
 
-    def leaf(self, slot: int, flat: NDArray[Any], ahead: NDArray[Any], others: NDArray[Any],
-             rates: NDArray[Any]) -> NDArray[Any]:
-        """Return the next values of one leaf."""
+    def is_matrix(self, slot: int) -> bool:
+        """Return whether a leaf has two axes longer than 1."""
         shape = self.layout.shapes[slot]
-        if len(shape) != 2 or 1 in shape:
-            return others
-        scale = max(1.0, shape[0] / shape[1]) ** 0.5
-        return flat - rates * (scale * orthogonal(ahead.reshape(shape), self.iterations)).reshape(flat.shape)
+        return len(shape) == 2 and 1 not in shape
+
+    def leaf(self, slot: int, ahead: NDArray[Any]) -> NDArray[Any]:
+        """Return the direction of one leaf: orthogonal, as large for a tall matrix as for a wide one."""
+        if not self.is_matrix(slot):
+            return ahead
+        rows, columns = self.layout.shapes[slot]
+        scale = max(1.0, rows / columns) ** 0.5
+        return (scale * orthogonal(ahead.reshape(rows, columns), self.iterations)).reshape(-1)
 
 
 def orthogonal(matrix: NDArray[Any], iterations: int) -> NDArray[Any]:
