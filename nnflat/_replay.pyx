@@ -107,6 +107,12 @@ cdef enum:
     RELEASE = 4096          # elements of work from which a run releases the GIL
 
 cdef enum:
+    APART                   # how an array of `out` stands to the inputs
+    MEETS
+    TAKES
+    IN_PLACE = 65536        # bytes of results from which they are written in place
+
+cdef enum:
     ARRAY
     SCALAR
     NUMBER
@@ -801,6 +807,7 @@ cdef class Replay:
     cdef public object build        # results -> what the function gave; None: the one result itself
     cdef public bint flat           # build gives a tuple of the results
     cdef public int threads
+    cdef public tuple in_place      # for each result, the leaves whose memory it may take
 
     def __cinit__(self, list instructions, *, Size nbuffers, list arguments, list captured, list constants,
                   list temporaries, Size nbytes, list results, list outer=[]):
@@ -814,6 +821,7 @@ cdef class Replay:
         self.captured_forms = tuple([form for _, _, form in captured])
         self.ncaptured = len(captured)
         self.build = None
+        self.in_place = tuple([frozenset() for _ in results])
         self.place_buffers([buffer for buffer, _, _ in captured])
         self.code.nbuffers = nbuffers
         self.code.nops = len(instructions)
@@ -909,17 +917,18 @@ cdef class Replay:
     cdef list replay_in(self, Space* space, PyObject** leaves, list out):
         cdef list results
         cdef bint detour = False
+        cdef bint aliased = False
         self.aim_inputs(space, leaves)
         if out is None:
             results = self.fresh_results()
         else:
             results = out
-            detour = self.must_detour(leaves, out)
+            detour = self.must_detour(leaves, out, &aliased)
         self.aim_results(space, results, detour)
         if self.threads > 1:
             self.run_threads(space)
         else:
-            self.run_flagged(space)
+            self.run_flagged(space, aliased and not detour and listen() != 0)
         if detour:
             self.deliver(space, out)
         return results
@@ -969,47 +978,66 @@ cdef class Replay:
                 copy_into(out[i], form.over(data, False))
         return 0
 
-    cdef bint must_detour(self, PyObject** leaves, list out) except -1:
+    cdef bint must_detour(self, PyObject** leaves, list out, bint* aliased) except -1:
         """Check `out`; whether results have to be finished elsewhere before it may be written (R3)."""
         cdef Size i
+        cdef int found
         cdef bint detour = self.fallible or self.code.careful or (not self.quiet and listen() & RAISING)
         if len(out) != len(self.result_forms):
             raise ValueError(f"out has {len(out)} arrays; the function gives {len(self.result_forms)}")
         for i in range(len(out)):
-            detour |= self.meets(i, leaves, out)
+            found = self.meets(i, leaves, out)
+            detour |= found == MEETS
+            aliased[0] |= found == TAKES
         return detour
 
-    cdef bint meets(self, Size i, PyObject** leaves, list out) except -1:
-        """Whether out[i] has another form than its result, or may share memory with an input or an earlier out."""
+    cdef int meets(self, Size i, PyObject** leaves, list out) except -1:
+        """Whether out[i] has another form than its result, or may share memory with an input or an earlier out.
+
+        TAKES where that is all the memory of an input, whose place the result may take.
+        """
         cdef Form form = <Form>self.result_forms[i]
+        cdef int found = APART
         cdef Size k
         if type(out[i]) is not cnp.ndarray or not form.fits(<cnp.ndarray>out[i]):
             check_out(form, out[i])
-            return True
+            return MEETS
         cdef cnp.ndarray array = <cnp.ndarray>out[i]
         if not array_writeable(array):
             raise ValueError("out is read-only")
         for k in range(len(self.forms)):
             if (<Form>self.forms[k]).overlaps(<object>leaves[k], form, array):
-                return True
+                if not self.takes(i, k, <object>leaves[k], array):
+                    return MEETS
+                found = TAKES
         for k in range(self.ncaptured):
             if (<Form>self.captured_forms[k]).overlaps(self.captured_arrays[k], form, array):
-                return True
+                return MEETS
         for k in range(i):
             if (<Form>self.result_forms[k]).fits(<cnp.ndarray>out[k]) and (
                     (<Form>self.result_forms[k]).overlaps(out[k], form, array)):
                 raise ValueError(f"out[{k}] and out[{i}] share memory")
-        return False
+        return found
 
-    cdef int run_flagged(self, Space* space) except -1:
-        """Run, then give the warnings that eager NumPy gives under the errstate of the caller."""
+    cdef bint takes(self, Size i, Size k, object leaf, cnp.ndarray array) except -1:
+        """Whether `array` is leaf k as it stands, and large enough for writing it in place to be worth the care."""
+        return (self.scratch_nbytes >= IN_PLACE and k in <frozenset>self.in_place[i]
+                and (<Form>self.forms[k]).fits(array) and type(leaf) is cnp.ndarray
+                and cnp.PyArray_DATA(<cnp.ndarray>leaf) == cnp.PyArray_DATA(array))
+
+    cdef int run_flagged(self, Space* space, bint careful=False) except -1:
+        """Run, then give the warnings that eager NumPy gives under the errstate of the caller.
+
+        `careful` says that there is no second run to find out which operation to name: inputs are overwritten.
+        """
+        careful |= self.code.careful
         if pending():
             forget()
         space.flags = 0
-        self.run_once(space, self.code.careful)
+        self.run_once(space, careful)
         space.flags |= pending()
-        if space.flags and (self.code.careful or self.own_errstate or listen() & space.flags):
-            if not self.code.careful:
+        if space.flags and (careful or self.own_errstate or listen() & space.flags):
+            if not careful:
                 forget()
                 self.run_once(space, True)
             self.report(space)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from nnflat._replay import BLOCK_SIZE, Form, Replay
+from nnflat.aim import aim, blockable, end, hoist, in_place
 from nnflat.lower import Instruction, lower
 from nnflat.tape import Buffer, Operation, Tape, Window, live_operations
 
@@ -45,13 +46,22 @@ def plan(tape: Tape, results: Sequence[tuple[Window, np.ndarray, str]], forms: S
     targets = [place_result(window, array, operations, c)
                for (window, array, _), c in zip(results, in_order, strict=True)]
     wanted = {target.buffer for target in targets}
-    live = list(live_operations(operations, wanted))[::-1]
-    instructions = [instruction for operation in live for instruction in lower(operation)]
+    live = aim(list(live_operations(operations, wanted))[::-1])
+    instructions = hoist([instruction for operation in live for instruction in lower(operation)])
     mark_chains(instructions)
     mark_local(instructions)
     temporaries, nbytes = pack(instructions)
-    return Plan(make_replay(tape, instructions, temporaries, nbytes, targets, [kind for _, _, kind in results], forms),
-                live)
+    may_take = in_place(instructions, chain_members(instructions), argument_positions(tape, forms), targets)
+    replay = make_replay(tape, instructions, temporaries, nbytes, targets, [kind for _, _, kind in results], forms)
+    replay.in_place = tuple(may_take)
+    return Plan(replay, live)
+
+
+def argument_positions(tape: Tape, forms: Sequence[Form] | None) -> dict[Buffer, int]:
+    """Return where among the leaves of a call each argument of the tape stands; statics are no arguments of it."""
+    given = [True] * len(tape.arguments) if forms is None else [form.name != "static" for form in forms]
+    positions = [i for i, traced in enumerate(given) if traced]
+    return {buffer: i for i, (buffer, _) in zip(positions, tape.arguments, strict=True)}
 
 
 def place_result(window: Window, array: np.ndarray, operations: list[Operation], contiguous: bool) -> Window:
@@ -73,11 +83,6 @@ def written(buffer: Buffer, operations: list[Operation]) -> bool:
 
 
 # --- chains ------------------------------------------------------------------------------------------------
-
-def blockable(instruction: Instruction) -> bool:
-    return (instruction.action == "loop" and instruction.elementwise and not instruction.outer
-            and instruction.dims[0] > BLOCK_SIZE)
-
 
 def mark_chains(instructions: list[Instruction]) -> None:
     """Mark runs of elementwise instructions over the same elements, read where they were written."""
@@ -191,12 +196,6 @@ def heir(instruction: Instruction, k: int, i: int, slots: dict[Buffer, Slot], fi
                 and (local or not instruction.chained) and slots[buffer].local == bool(local)):
             return slots[buffer]
     return None
-
-
-def end(instruction: Instruction, k: int) -> tuple[Any, ...]:
-    """Return where operand k stands and how it moves."""
-    n = len(instruction.operands)
-    return instruction.operands[k][1], instruction.strides[k], tuple(instruction.steps[k::n])
 
 
 # --- the replay --------------------------------------------------------------------------------------------
