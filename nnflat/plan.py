@@ -11,7 +11,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,6 @@ class Plan:
 
     replay: Replay
     operations: list[Operation]
-    externals: list[Window] = field(default_factory=list)
 
 
 def plan(tape: Tape, results: Sequence[tuple[Window, np.ndarray, str]], forms: Sequence[Form] | None = None,
