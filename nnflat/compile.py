@@ -53,7 +53,8 @@ class Program(Caller):
 
     The first call with arguments of a new form runs the function two or three times, so it has to be pure: no
     printing, no random numbers, no hidden state. Arrays that it closes over (weights, say) are read at each call, as
-    NumPy would; Python numbers that it closes over are constants.
+    NumPy would; so is what NumPy computes from them alone, where they are in closures, globals, defaults, or in a tree
+    (an object that is no tree, see `nnflat.tree.register`, is not looked into). Python numbers are constants.
     """
 
     def __init__(self, fn: Callable[..., Any], *, static: str | Sequence[str] = (), max_traces: int = 32) -> None:

@@ -213,7 +213,8 @@ def make_replay(tape: Tape, instructions: list[Instruction], temporaries: list[t
     for instruction in instructions:
         instruction.operands = [(number(buffer), offset) for buffer, offset in instruction.operands]
     captured = [(numbers[window.buffer], window.buffer.array, form_of(window, "array"))
-                for window in tape.captured.values() if window.buffer in numbers]
+                for window in tape.captured.values()
+                if window.buffer in numbers and window.buffer.role == "captured"]
     return Replay(
         instructions,
         arguments=arguments,

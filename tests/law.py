@@ -40,6 +40,23 @@ def check(program: Program, arguments: list[Any], others: list[Any]) -> None:
         assert ours == theirs, f"warnings {ours} where NumPy has {theirs}"
 
 
+def check_rows(program: Program, rows: list[list[Any]]) -> None:
+    """vmap of a program gives the rows of a loop of calls."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
+        warnings.filterwarnings("ignore", "Mean of empty|Degrees of freedom|invalid value|divide by zero")
+        try:
+            expected = [program(*row) for row in rows]
+        except REFUSALS:
+            return
+        columns = [np.stack(column) for column in zip(*rows, strict=True)]
+        given = nf.vmap(program, 0)(*columns)
+        for i, result in enumerate(given):
+            for row, wanted in zip(result, expected, strict=True):
+                assert row.dtype == np.asarray(wanted[i]).dtype
+                assert without_nan_signs(np.asarray(row)) == without_nan_signs(np.asarray(wanted[i]))
+
+
 def recorded(function: Any, args: list[Any]) -> tuple[Any, set[Any]]:
     """Return the result, or the error, and the kinds of warnings."""
     with warnings.catch_warnings(record=True) as caught, np.errstate(all="warn"):

@@ -1,7 +1,13 @@
 """vmap and scan: the bits of a loop of calls, eager or on a tape, nested, on threads."""
 
+import random
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from law import check_rows
+from programs import array, make_program
 
 import nnflat as nf
 
@@ -12,6 +18,15 @@ X = RNG.standard_normal((6, 4)).astype(np.float32)
 
 def policy(w1, b1, w2, x):
     return np.tanh(np.tanh(x @ w1 + b1) @ w2)
+
+
+@settings(max_examples=settings.default.max_examples // 20)
+@given(st.integers(0, 2**32), st.integers(1, 8))
+def test_vmap_of_a_random_program_gives_the_bits_of_a_loop(seed, length):
+    rng = random.Random(seed)
+    forms = [(rng.choice("?ldfeFD"), rng.choice([(), (1,), (7,), (3, 4), (4, 1), (33,)])) for _ in range(2)]
+    rows = [[array(rng, *form, "C", rng.randrange(2**32)) for form in forms] for _ in range(3)]
+    check_rows(make_program(rng, rows[0], length), rows)
 
 
 def loop(fn, *columns):
