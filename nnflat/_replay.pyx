@@ -102,6 +102,8 @@ cdef enum:
     ALIGNMENT = 64
     CELL = 16               # bytes of the largest number
     BLOCK = 2048            # elements in a block of an elementwise chain
+    ROWS = 64               # at most so many rows of a REPEAT run operation by operation,
+    CACHE = 16384           # in about so many bytes of temporaries
     RELEASE = 4096          # elements of work from which a run releases the GIL
 
 cdef enum:
@@ -146,9 +148,12 @@ cdef struct Code:
     Size nbuffers
     Size work               # elements touched
     bint careful            # read the flags after each operation, always
+    bint plain              # nothing but loops: rows of a REPEAT may run operation by operation
 
 cdef struct Space:
     char** bases
+    Size* steps             # how each base moves from row to row of a block, where rows run operation by operation
+    Size width              # rows of such a block: the memory is made for them
     NpyIter** iterators     # one an operation, or NULL
     Space** nested          # one an operation, or NULL
     int* raised             # the flags that each operation raised
@@ -234,6 +239,7 @@ cdef class Replay:
                 self.code.careful |= (<Repeat>instruction.helper).replay.code.careful
                 self.own_errstate |= (<Repeat>instruction.helper).replay.own_errstate
         self.quiet = quiet == self.code.nops
+        self.code.plain = all([each.action == "loop" and each.chain == 1 and not each.chained for each in instructions])
 
     @property
     def work(self) -> int:

@@ -64,6 +64,11 @@ cdef int repeat(const Op* op, Space* space, Space* inner, char** args, bint care
     cdef const Code* code = (<Repeat>op.helper).code
     if space.stop >= 0:
         start, stop = space.start, space.stop
+    if code.plain and not carries:
+        repeat_in_blocks(op, code, inner, args, start, stop, careful)
+        space.flags |= inner.flags
+        inner.flags = 0
+        return 0
     last = rows - 1
     for row in range(start, stop):
         for k in range(moving):
@@ -76,3 +81,42 @@ cdef int repeat(const Op* op, Space* space, Space* inner, char** args, bint care
     space.flags |= inner.flags
     inner.flags = 0
     return 0
+
+
+cdef void repeat_in_blocks(const Op* op, const Code* code, Space* inner, char** args, Size start, Size stop,
+                           bint careful) noexcept nogil:
+    """Run a block of rows operation by operation: each loop stays warm, and flags are sampled once a block."""
+    cdef Size row = start, count, k
+    for k in range(op.dims[1]):
+        inner.steps[op.outer[k]] = op.strides[k]
+    while row < stop:
+        count = min(inner.width, stop - row)
+        for k in range(op.dims[1]):
+            inner.bases[op.outer[k]] = args[k] + row * op.strides[k]
+        for k in range(code.nops):
+            run_rows(code.ops + k, inner, k, count, careful)
+        row += count
+
+
+cdef void run_rows(const Op* op, Space* space, Size i, Size count, bint careful) noexcept nogil:
+    cdef char* first[MAX_ARGS]
+    cdef char* args[MAX_ARGS]
+    cdef Size steps[MAX_ARGS]
+    cdef Size row
+    cdef int k
+    if op.clears and not careful:
+        space.flags |= pending()
+    address(op, space.bases, first)
+    for k in range(op.nargs):
+        steps[k] = space.steps[op.buffers[k]]
+    for row in range(count):
+        for k in range(op.nargs):
+            args[k] = first[k] + row * steps[k]
+        if op.first:
+            nest_first(op, args)
+        elif op.ndim:
+            nest(op, args)
+        else:
+            op.loop(args, op.dims, op.strides, op.data)
+    if careful:
+        collect(space, i)
