@@ -43,7 +43,8 @@ cdef Space* make_space(Replay replay, Size width) except NULL:
     space.numbers = <char*>PyMem_RawMalloc((len(replay.forms) + 1) * CELL)
     space.stop = -1
     space.nops = code.nops
-    if not (space.bases and space.steps and space.iterators and space.nested and space.raised and space.memory and space.numbers):
+    if not (space.bases and space.steps and space.iterators and space.nested and space.raised and space.memory
+            and space.numbers):
         free_space(space)
         raise MemoryError
     try:

@@ -45,11 +45,11 @@ def check_rows(program: Program, rows: list[list[Any]]) -> None:
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
         warnings.filterwarnings("ignore", "Mean of empty|Degrees of freedom|invalid value|divide by zero")
+        columns = [np.stack(column) for column in zip(*rows, strict=True)]
         try:
-            expected = [program(*row) for row in rows]
+            expected = [program(*row) for row in zip(*columns, strict=True)]
         except REFUSALS:
             return
-        columns = [np.stack(column) for column in zip(*rows, strict=True)]
         given = nf.vmap(program, 0)(*columns)
         for i, result in enumerate(given):
             for row, wanted in zip(result, expected, strict=True):
