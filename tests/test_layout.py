@@ -704,7 +704,6 @@ def test_a_tree_in_another_order_is_matched_by_path():
     assert layout.destructure(other).tolist() == flat.tolist()
 
 
-@pytest.mark.xfail(strict=True, reason="on a known way the leaves of a node come after those of the node around it")
 @pytest.mark.parametrize("verb", ["destructure", "restructure"])
 def test_leaves_of_one_shape_are_never_swapped(verb):
     model = zoo.one_shape()

@@ -172,7 +172,6 @@ def test_a_layout_is_a_value(model, seed):
         assert leaf.size == 0 or layout[layout.path_of(where.start)] == where
 
 
-@pytest.mark.xfail(strict=True, reason="on a known way the leaves of a node come after those of the node around it")
 @given(model=trees(), seed=seeds, real=st.sampled_from("efdgFD"), taken=st.sampled_from(DTYPES))
 def test_casts_are_numpys_own_in_place_and_fresh(model, seed, real, taken):
     layout = nf.Layout.of(model, dtype=real)

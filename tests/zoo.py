@@ -245,6 +245,7 @@ def nested():
     return {"layers": [first, Affine(count(1, 2), count(2))], "act": np.tanh}
 
 
+@animal
 def one_shape():
     """All leaves of one shape, inner nodes first: a swap would show in nothing but the numbers."""
     first = {"node": [count(2), {"deep": (count(2) + 10,)}, count(2) + 20], "leaf": count(2) + 30}
