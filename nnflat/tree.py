@@ -238,7 +238,8 @@ def registered() -> list[type]:
 def _refuse_registration(cls: type, children: object, rebuild: object) -> None:
     if not isinstance(cls, type):
         raise TypeError(f"register needs a class; got {cls!r}")
-    taken = issubclass(cls, (np.ndarray, *IMMUTABLE)) or cls.__module__ == "builtins" or cls in _BUILTIN
+    taken = issubclass(cls, (np.ndarray, *IMMUTABLE)) or cls in _BUILTIN
+    taken |= cls.__module__.partition(".")[0] in ("builtins", "numpy")
     if taken or foreign_array(cls):
         raise TypeError(f"{cls.__qualname__} cannot be registered as a node: it is a leaf, a static or built in")
     if (children is None) != (rebuild is None):
