@@ -10,7 +10,8 @@
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
 
-cdef extern from "Python.h":  # by bare pointers: no reference is counted, so that looking at an object does not write to it
+# By bare pointers: no reference is counted, so that looking at an object does not write to it.
+cdef extern from "Python.h":
     bint PyDict_Next(PyObject*, Py_ssize_t*, PyObject**, PyObject**) noexcept
     PyObject* PyDict_GetItemWithError(PyObject*, PyObject*) except? NULL
     Py_ssize_t PyDict_Size(PyObject*) except -1
@@ -71,10 +72,12 @@ cdef class Way:
     cdef Node* nodes
     cdef Step* steps
     cdef Py_ssize_t n
+    cdef Py_ssize_t leaf_count
     cdef list held
 
     def __init__(self, list nodes not None):
         cdef Py_ssize_t i, k = 0
+        self.leaf_count = 0
         accesses = {"dict": BY_KEY, "list": BY_INDEX_OF_LIST, "tuple": BY_INDEX_OF_TUPLE, "children": BY_CHILDREN}
         kinds = {"node": NODE, "leaf": LEAF, "static": STATIC}
         self.held, self.n = nodes, len(nodes)
@@ -92,6 +95,7 @@ cdef class Way:
                 key, kind, number, child = step
                 self.steps[k].key, self.steps[k].child = <PyObject*>key, kinds[kind]
                 self.steps[k].number, self.steps[k].cls = number, <void*>child
+                self.leaf_count += kind == "leaf"
                 k += 1
 
     cdef void release(self) noexcept:
@@ -106,7 +110,7 @@ cdef class Way:
     def follow(self, tree):
         """Return the leaves of `tree` in order, or None where it is not of this structure, as far as can be seen."""
         cdef tuple root = (tree,)
-        cdef list leaves = []
+        cdef list leaves = [None] * self.leaf_count
         cdef list kept = []
         cdef PyObject** found = <PyObject**>PyMem_Malloc(self.n * sizeof(PyObject*))
         cdef Py_ssize_t i
@@ -150,7 +154,7 @@ cdef class Way:
             if step.child == NODE:
                 found[step.number] = child
             elif step.child == LEAF:
-                leaves.append(<object>child)
+                leaves[step.number] = <object>child
             elif Py_TYPE(child) != step.cls:
                 return False
         return True

@@ -176,7 +176,6 @@ IMMUTABLE = (
     type(None), bool, int, float, complex, str, bytes, type, range, slice, type(Ellipsis),
     np.generic, np.dtype, np.ufunc, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType,
 )  # fmt: skip
-_ATOMS = (*IMMUTABLE, np.random.Generator, np.random.RandomState, np.random.BitGenerator)
 
 
 def register(
@@ -239,7 +238,8 @@ def registered() -> list[type]:
 def _refuse_registration(cls: type, children: object, rebuild: object) -> None:
     if not isinstance(cls, type):
         raise TypeError(f"register needs a class; got {cls!r}")
-    taken = issubclass(cls, (np.ndarray, *_ATOMS)) or cls.__module__ == "builtins" or cls in _BUILTIN
+    taken = issubclass(cls, (np.ndarray, *IMMUTABLE)) or cls in _BUILTIN
+    taken |= cls.__module__.partition(".")[0] in ("builtins", "numpy")
     if taken or foreign_array(cls):
         raise TypeError(f"{cls.__qualname__} cannot be registered as a node: it is a leaf, a static or built in")
     if (children is None) != (rebuild is None):
@@ -382,7 +382,7 @@ def _rebuild(kind: NodeType, cls: type, aux: Any, children: dict) -> Any:
 
 
 def _refuse_hidden_arrays(value: object, path: Path) -> None:
-    if isinstance(value, _ATOMS):
+    if _holds_nothing(value):
         return
     if hint := foreign_array(type(value)):
         raise TypeError(f"{format_path(path)} is a {type(value).__name__}, which is no NumPy array: {hint}")
@@ -396,6 +396,11 @@ def _refuse_hidden_arrays(value: object, path: Path) -> None:
         )
 
 
+def _holds_nothing(value: object) -> bool:
+    """Whether a static is known to hold no parameter: a plain value, a function, a generator of random numbers."""
+    return isinstance(value, IMMUTABLE) or type(value).__module__.startswith("numpy.random")
+
+
 def _first_array(value: object) -> Path | None:
     """Return the path, from `value`, of an array in its attributes and items, or None."""
     seen: set[int] = set()
@@ -404,7 +409,7 @@ def _first_array(value: object) -> Path | None:
         path, item = todo.popleft()
         if isinstance(item, np.ndarray) or foreign_array(type(item)):
             return path
-        if id(item) in seen or isinstance(item, _ATOMS):
+        if id(item) in seen or _holds_nothing(item):
             continue
         seen.add(id(item))
         todo.extend(((*path, key), child) for key, child in _contents(item))

@@ -645,12 +645,19 @@ TREES = {
     "array": (count(3), "no parameter"),
     "list": ([count(2), count(1)], "no parameter"),
     "node": ({"weight": {"x": count(2)}, "bias": count(1)}, "weight"),
+    "number": ({"weight": 1.0, "bias": count(1)}, "no parameter at weight"),
+    "nothing": ({"weight": count(2), "bias": None}, "no parameter at bias"),
+    "text": ({"weight": count(2), "bias": "text"}, "no parameter at bias"),
+    "tuple": ({"weight": (1.0, 2.0), "bias": count(1)}, "no parameter at weight"),
+    "scalar": ({"weight": count(2), "bias": np.float64(1)}, "no parameter at bias"),
+    "list of numbers": ({"weight": [1.0, 2.0], "bias": count(1)}, "no parameter at weight"),
 }
 
 
 @pytest.mark.parametrize(("other", "word"), TREES.values(), ids=TREES.keys())
 def test_a_tree_of_another_layout_is_refused_and_nothing_written(other, word):
     layout = Layout.of({"weight": count(2), "bias": count(1)})
+    layout.destructure({"weight": count(2), "bias": count(1)})
     flat, out = np.full(3, 9.0), np.full(3, 8.0)
     before = reference.memory(other, out)
     for verb in (
@@ -695,6 +702,17 @@ def test_a_tree_in_another_order_is_matched_by_path():
     assert other["a"].tolist() == [1, 2]
     assert other["b"].tolist() == [11, 12]
     assert layout.destructure(other).tolist() == flat.tolist()
+
+
+@pytest.mark.parametrize("verb", ["destructure", "restructure"])
+def test_leaves_of_one_shape_are_never_swapped(verb):
+    model = zoo.one_shape()
+    layout = Layout.of(model)
+    if verb == "destructure":
+        assert layout.destructure(model).tolist() == reference.destructure(model).tolist()
+    else:
+        expected = reference.restructure(model, np.arange(16.0))
+        assert leaves_are(layout.restructure(np.arange(16.0), out=model), expected)
 
 
 def test_other_containers_with_the_same_paths_can_be_written():

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from nnflat.random import fold
 
 from nnflat.es import Gaussian
 from nnflat.es.noise import BLOCK
+from nnflat.random import fold
 
 DTYPES = [np.float16, np.float32, np.float64]
 KEY = np.uint64(3)
