@@ -16,7 +16,7 @@ import numpy as np
 from nnflat._replay import Replay
 from nnflat.compile import Program, same_bits
 from nnflat.context import TraceError, active, entered_errstate, tracing, user_line
-from nnflat.plan import plan
+from nnflat.plan import Plan, plan
 from nnflat.structure import put_together, take_apart
 from nnflat.tape import Tape, Window
 from nnflat.trace import Trace
@@ -173,16 +173,20 @@ def scan(fn: Callable[[Any, Any], tuple[Any, Any]], carry: Any, xs: Any = None, 
 class Body:
     """The planned tape of one row, and the windows and eager arrays of what it takes from outside."""
 
-    replay: Replay
+    plan: Plan
     outside: list[Window]
     arrays: list[np.ndarray]
+
+    @property
+    def replay(self) -> Replay:
+        return self.plan.replay
 
 
 @dataclass(frozen=True, eq=False)
 class Repetition:
     """How a Body is repeated: its operands on the tape around it, and how each moves from row to row."""
 
-    replay: Replay
+    plan: Plan
     rows: int
     moving: int
     carries: int
@@ -207,9 +211,9 @@ def trace_row(trace: Trace, call: Callable[[list[Any]], Any], rows: Sequence[tup
 
 def plan_body(inner: Trace, ends: Sequence[Any], contiguous: Sequence[bool]) -> Body:
     results = [(inner.window(end), as_array(value_of(end)), "array") for end in ends]
-    replay = plan(inner.tape, results, contiguous=contiguous).replay
-    outside = [window for _, window in replay.outer]
-    return Body(replay, outside, [inner.entered[window] for window in outside])
+    planned = plan(inner.tape, results, contiguous=contiguous)
+    outside = [window for _, window in planned.replay.outer]
+    return Body(planned, outside, [inner.entered[window] for window in outside])
 
 
 def repetition(body: Body, rows: int, moving: Sequence[tuple[Window, int]], outside: Sequence[Window],
@@ -227,7 +231,7 @@ def repetition(body: Body, rows: int, moving: Sequence[tuple[Window, int]], outs
         writes += [len(operands) + 1, len(operands) + 2, len(operands) + 3]
         operands += carry
         buffers += [arguments[k], results[k]]
-    return Repetition(body.replay, rows, len(strides), count, operands, strides, buffers, tuple(writes))
+    return Repetition(body.plan, rows, len(strides), count, operands, strides, buffers, tuple(writes))
 
 
 def add_repetition(tape: Tape, name: str, repeated: Repetition, **settings: Any) -> None:
