@@ -12,6 +12,10 @@ from nnflat.context import current
 from nnflat.tape import Window
 
 
+FROZEN = ("or, where the value is part of the program, name the argument in static=, make the captured array "
+          "read-only (flags.writeable = False)")
+
+
 class Tracer:
     """A traced value: to NumPy and to `isinstance` what its eager value is."""
 
@@ -71,7 +75,7 @@ class Tracer:
 
     def __bool__(self) -> bool:
         raise current().fail("a branch on a traced value",
-                                 "np.where(condition, a, b); or name the argument in static=")
+                                 f"np.where(condition, a, b); {FROZEN}")
 
     def __float__(self) -> float:
         raise current().fail("a traced value as a Python number",
@@ -81,7 +85,7 @@ class Tracer:
 
     def __index__(self) -> int:
         raise current().fail("a traced value as an index or a size",
-                                 "np.take(x, i) for x[i]; or name the argument in static=")
+                                 f"np.take(x, i) for x[i]; {FROZEN}")
 
     def __setitem__(self, index: Any, value: Any) -> None:
         raise current().fail("an assignment to elements of a traced value", "np.where or np.concatenate")

@@ -11,6 +11,11 @@ from programs import DTYPES, LAYOUTS, REFUSALS, SHAPES, Program, array, make_pro
 import nnflat as nf
 
 
+NUMBERS = [(0.75, -1.25), (3, -2), (True, False), (2j, 1.5), (np.float32(1.5), np.float32(-0.1)),
+           (np.float64(0.1), np.float64(3)), (np.int8(3), np.int8(-5)), (np.True_, np.False_),
+           (np.complex64(1 + 2j), np.complex64(-1j)), (np.uint64(7), np.uint64(2**63)), (np.float16(0.3), np.float16(2))]
+
+
 def random_case(rng: Any, length: int) -> tuple[Program, list[Any], list[Any]]:
     """Make a program, the arguments that it was made on, and others of the same form."""
     dtypes = rng.choice([rng.choices(DTYPES, k=3), rng.choices("fd", k=3), [rng.choice("fdeFDl")] * 3])
@@ -21,9 +26,10 @@ def random_case(rng: Any, length: int) -> tuple[Program, list[Any], list[Any]]:
         forms.append((dtype, shape if rng.randrange(3) else rng.choice(SHAPES), layout))
     first = [array(rng, *form, rng.randrange(2**32)) for form in forms]
     second = [array(rng, *form, rng.randrange(2**32)) for form in forms]
-    if not rng.randrange(4):
-        first.append(0.75)
-        second.append(-1.25)
+    if not rng.randrange(3):
+        pair = rng.choice(NUMBERS)
+        first.append(pair[0])
+        second.append(pair[1])
     return make_program(rng, first, length), first, second
 
 

@@ -139,6 +139,22 @@ def test_what_is_computed_from_captured_arrays_alone_is_not_frozen():
     assert np.array_equal(program(X), helper(X))
 
 
+def test_captured_integers_and_masks_are_live_too_unless_they_are_read_only():
+    index, mask = np.array([0, 2]), np.array([True, False, True, False])
+    program = nf.compile(lambda x: (x[index + 1], x * (~mask)[:, None]))
+    for _ in range(2):
+        given = program(X)
+        assert np.array_equal(given[0], X[index + 1])
+        assert np.array_equal(given[1], X * (~mask)[:, None])
+        index += 1
+        mask[:] = ~mask
+        index %= 3
+    with pytest.raises(TraceError, match="read-only"):
+        nf.compile(lambda x: x[mask])(X)
+    mask.flags.writeable = False
+    assert np.array_equal(nf.compile(lambda x: x[mask])(X), X[mask])
+
+
 def test_methods_partials_and_defaults_capture_too():
     class Scaler:
         def __init__(self):
