@@ -11,7 +11,6 @@ import numpy as np
 from nnflat.context import current
 from nnflat.tape import Window
 
-
 FROZEN = ("or, where the value is part of the program, name the argument in static=, make the captured array "
           "read-only (flags.writeable = False)")
 
