@@ -139,14 +139,14 @@ def operate(trace: Any, python: Callable[..., Any], ufunc: np.ufunc, inputs: tup
 
 CHECKED = {np.add, np.subtract, np.multiply, np.negative, np.absolute, np.power, np.left_shift, np.right_shift}
 WITH_REMAINDER = {np.floor_divide, np.remainder, np.divmod}
-COMPLEX = {np.multiply, np.divide, np.power}
+COMPLEX = {np.multiply, np.divide, np.power, *COMPARE.values()}
 
 
 def own_arithmetic(ufunc: np.ufunc, inputs: Sequence[Any]) -> bool:
     """Whether these scalars are computed otherwise than by the loop.
 
-    Integers warn when they overflow, divisions with a remainder raise other flags, complex64 rounds otherwise, and
-    Python numbers are Python's.
+    Integers warn when they overflow, divisions with a remainder and comparisons of complex numbers raise other flags,
+    complex64 rounds otherwise, and Python numbers are Python's.
     """
     values = [value_of(x) for x in inputs]
     if ufunc in WITH_REMAINDER or not any(isinstance(x, np.generic) for x in values):
