@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from nnflat._foreign import foreign_array
+from nnflat._foreign import defines, foreign_array
 from nnflat._walk import Watch, Way
 
 Path = tuple[Hashable, ...]
@@ -162,11 +162,11 @@ def _protocol(frozen: bool) -> NodeType:
 
 
 def _by_nature(cls: type) -> NodeType | None:
-    if any("__tree_children__" in base.__dict__ for base in cls.__mro__):
+    if defines(cls, "__tree_children__"):
         return _protocol(getattr(cls, "__tree_frozen__", False))
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
         return _NAMEDTUPLE
-    if dataclasses.is_dataclass(cls) and not _keeps_items(cls):
+    if defines(cls, "__dataclass_fields__") and not _keeps_items(cls):
         return _FROZEN_ATTRIBUTES if cls.__dataclass_params__.frozen else _ATTRIBUTES  # type: ignore[attr-defined]
     return None
 
