@@ -109,6 +109,7 @@ def _sizes(text: str) -> tuple[int, ...]:
 def _evolve(options: argparse.Namespace) -> int:
     """Evolve a policy, then write it and its reward curve; interrupted, write what there is."""
     from nnflat import es, optim
+    from nnflat.es.lanes import reward_threshold
 
     rng = np.random.default_rng(options.seed)
     policy = es.policy_for(options.env, hidden=options.hidden, rng=rng)
@@ -123,7 +124,7 @@ def _evolve(options: argparse.Namespace) -> int:
         seed=options.seed,
     )
     policy_path, curve_path = _places(options)
-    threshold = _threshold(options.env)
+    threshold = reward_threshold(options.env)
     stop = [] if threshold is None else [es.Solved(threshold)]
     try:
         result = es.run(strategy, gym, generations=options.generations, stop=stop, progress=not options.quiet)
@@ -163,13 +164,6 @@ def _places(options: argparse.Namespace) -> tuple[str, str]:
     return f"{stem}.safetensors", f"{stem}.png"
 
 
-def _threshold(env_id: str) -> float | None:
-    """Return the mean return from which on gymnasium calls an environment solved, if it says one."""
-    import gymnasium
-
-    return gymnasium.spec(env_id).reward_threshold
-
-
 def _print_report(report: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(report))
@@ -207,6 +201,7 @@ def _info_as_json(info: files.Info) -> dict[str, Any]:
         "nnflat": info.version,
         "arrays": arrays,
         "aliases": info.aliases,
+        "architecture": info.architecture,
         "total": _total(info),
         "meta": info.meta,
     }
@@ -216,7 +211,9 @@ def _info_as_text(info: files.Info) -> str:
     total = ("total", f"{_total(info):,}", "", "")
     ties = [f"{_brief(name)} is {_brief(owner)}, axes {axes}" for name, (owner, axes) in info.aliases.items()]
     lines = [info.format + (f", by nnflat {info.version}" if info.version else "")]
-    lines += [aligned([("path", "shape", "dtype", "offset"), *map(_row, info.entries), total]), *ties]
+    lines += [aligned([("path", "shape", "dtype", "byte"), *map(_row, info.entries), total]), *ties]
+    if info.architecture:
+        lines.append(_brief(info.architecture))
     if info.meta:
         lines.append(aligned([(_brief(name), _brief(value)) for name, value in info.meta.items()], left=2))
     return "\n".join(lines)

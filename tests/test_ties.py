@@ -164,3 +164,23 @@ def test_many_columns_of_one_matrix_are_separate_leaves():
     matrix = count(3, 200)
     flat, _ = nf.destructure([matrix[:, index] for index in range(200)])
     assert flat.tolist() == matrix.T.reshape(-1).tolist()
+
+
+def test_a_window_that_cannot_fit_its_cells_overlaps_itself_without_being_counted():
+    windows = np.lib.stride_tricks.sliding_window_view(np.zeros(2_000_000), 100, writeable=True)
+    with pytest.raises(ValueError, match="overlaps itself"):
+        nf.Layout.of([windows])
+
+
+def test_what_where_leaves_out_may_overlap_and_repeat():
+    cells = np.zeros(6)
+    model = {"w": np.ones(2), "m": np.broadcast_to(0.0, 3), "a": cells[:4], "b": cells[2:], "i": np.arange(4)[::-1]}
+    layout = nf.Layout.of(model, where=lambda path, leaf: path == ("w",))
+    assert list(layout) == ["w"]
+
+
+def test_what_where_leaves_out_may_not_share_memory_with_what_it_takes():
+    cells = np.zeros(6)
+    for left in (cells, cells[1:3], cells[:4].reshape(2, 2).T):
+        with pytest.raises(ValueError, match="take both or none"):
+            nf.Layout.of({"taken": cells[:4], "left": left}, where=lambda path, leaf: path == ("taken",))
