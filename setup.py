@@ -23,7 +23,7 @@ if os.name == "nt":
     COMPILE, LINK = ["/O2", "/fp:precise"], []
 
 NO_COMPILER = (
-    "nnflat needs a C compiler to build from source and found none that works. "
+    "nnflat needs a C compiler and Python's headers to build from source and found none that work. "
     "Install one (Debian, Ubuntu: apt install gcc python3-dev; macOS: xcode-select --install; "
     "Windows: the Visual Studio Build Tools) and run the same command again."
 )
@@ -44,9 +44,9 @@ class BuildExt(build_ext):
         probe = os.path.join(self.build_temp, "probe.c")
         os.makedirs(self.build_temp, exist_ok=True)
         with open(probe, "w", encoding="ascii") as file:
-            file.write("int main(void) { return 0; }\n")
+            file.write("#include <Python.h>\nint main(void) { return 0; }\n")
         try:
-            self.compiler.compile([probe], output_dir=self.build_temp)
+            self.compiler.compile([probe], output_dir=self.build_temp, include_dirs=self.include_dirs)
         except Exception:
             return False
         return True
@@ -74,7 +74,6 @@ setup(
             "wraparound": False,
             "cdivision": True,
             "initializedcheck": DEBUG,
-            "freethreading_compatible": True,
         },
     ),
 )

@@ -47,7 +47,10 @@ def describe(root: object, holds: Callable[[np.dtype], bool]) -> tuple[Any, dict
         if kind is None:
             return _describe_static(value)
         children = tree.children_of(value, kind).items()
-        pairs = [[_describe_static(key), visit(child, (*path, key))] for key, child in children]
+        pairs = []
+        for key, child in children:
+            closed = key in kind.static and not isinstance(child, np.ndarray)
+            pairs.append([_describe_static(key), _describe_static(child) if closed else visit(child, (*path, key))])
         return {"class": [_class_name(type(value)), pairs, _describe_static(kind.aux(value))]}
 
     return visit(root, ()), arrays
@@ -69,6 +72,22 @@ def _describe_static(value: Any) -> Any:
         return {"function": name}
     words = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else f"a {_class_name(cls)}"
     return {"opaque": words}
+
+
+def outline(architecture: Any) -> str:
+    """Return an architecture in one line.
+
+    >>> outline(describe([np.ones(2), 0.5], lambda dtype: True)[0])
+    'list(0: array, 1: 0.5)'
+    """
+    if not isinstance(architecture, dict):
+        return repr(architecture)
+    kind, value = next(iter(architecture.items()))
+    if kind != "class":
+        return "array" if kind == "array" else str(value)
+    name, children, _ = value
+    inner = ", ".join(f"{key if isinstance(key, str) else outline(key)}: {outline(child)}" for key, child in children)
+    return f"{name.rpartition('.')[2]}({inner})"
 
 
 def rebuild(architecture: Any, arrays: Mapping[str, np.ndarray]) -> Any:

@@ -429,7 +429,7 @@ cdef void copy_leaf(const Spec* leaf, char* data, const Vector* flat, bint load)
     cdef Kernel kernel
     cdef char* slot = flat.data + leaf.start * flat.itemsize
     cdef Py_ssize_t leaf_size = leaf.itemsize // leaf.lanes, flat_size = flat.itemsize // flat.lanes
-    cdef Py_ssize_t step, offset
+    cdef Py_ssize_t step
     cdef bint same = leaf.real == flat.real
     cdef int i, nd = leaf.nd
     if flat.lanes > leaf.lanes and not load:
@@ -735,7 +735,7 @@ cdef class Plan:
         self.copy(leaves, flat, False)
 
     def fits(self, list leaves not None):
-        """Return whether these are plain arrays of the planned shapes, strides and dtypes, writeable, that lie apart."""
+        """Return whether these are plain, writeable arrays as planned, in memory that lies apart."""
         cdef Py_ssize_t i
         cdef const Array* leaf
         cdef bint apart

@@ -17,6 +17,15 @@ _HINTS = {
 _MARKS = ("__array__", "__array_interface__", "__dlpack__", "__jax_array__")
 
 
+def defines(cls: type, name: str) -> bool:
+    """Return whether a class or one of its bases defines an attribute; no metaclass is asked.
+
+    >>> defines(dict, "keys"), defines(dict, "__name__")
+    (True, False)
+    """
+    return any(name in base.__dict__ for base in cls.__mro__)
+
+
 def foreign_array(cls: type) -> str | None:
     """Return how to make a NumPy array of another library's array class, or None where `cls` is not one.
 
@@ -27,6 +36,6 @@ def foreign_array(cls: type) -> str | None:
     if "numpy" in roots or roots[0] == "nnflat":
         return None
     root = next((root for root in roots if root in _HINTS), None)
-    if any(hasattr(cls, mark) for mark in _MARKS) or (root == "autograd" and hasattr(cls, "_value")):
+    if any(defines(cls, mark) for mark in _MARKS) or (root == "autograd" and defines(cls, "_value")):
         return _HINTS.get(root or "", "take np.asarray(x)")
     return None

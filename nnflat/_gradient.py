@@ -17,8 +17,13 @@ if TYPE_CHECKING:
 def flatten_grad(layout: Layout, tree: Any, out: np.ndarray | None) -> np.ndarray:
     """Sum the gradients of a tree into a flat vector; see `Layout.flatten_grad`."""
     flat = _tree.flatten(tree)
-    grads = dict(zip(flat.paths, flat.leaves, strict=True))
-    zero = {path for path, value in zip(flat.static_paths, flat.statics, strict=True) if value is None}
+    statics = dict(zip(flat.static_paths, flat.statics, strict=True))
+    scalars = {path: np.asarray(value) for path, value in statics.items() if isinstance(value, np.inexact)}
+    grads = dict(zip(flat.paths, flat.leaves, strict=True)) | scalars
+    zero = {path for path, value in statics.items() if value is None}
+    for place in layout.places:
+        if (came := statics.get(place.path)) is not None and place.path not in scalars:
+            raise TypeError(f"the gradient at {format_path(place.path)} must be an array of floats; got {came!r}")
     found = [_gradient(layout, place, grads.get(place.path), zero) for place in layout.places]
     _refuse_stray(layout, grads)
     out = aligned_empty(layout.size, layout.dtype) if out is None else layout.check_out(out)

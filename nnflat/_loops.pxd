@@ -1,6 +1,7 @@
 cimport numpy as cnp
 
-ctypedef void (*InnerLoop)(char** args, const cnp.npy_intp* dims, const cnp.npy_intp* strides, void* data) noexcept nogil
+ctypedef void (*InnerLoop)(char** args, const cnp.npy_intp* dims, const cnp.npy_intp* strides,
+                           void* data) noexcept nogil
 
 cdef class Loop:
     cdef InnerLoop run

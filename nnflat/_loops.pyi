@@ -1,5 +1,7 @@
 import numpy as np
+from typing_extensions import disjoint_base
 
+@disjoint_base
 class Loop:
     @property
     def clears(self) -> bool: ...

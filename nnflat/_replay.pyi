@@ -2,13 +2,17 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
+from typing_extensions import disjoint_base
 
-Cls = TypeVar("Cls", bound=type)
+_Cls = TypeVar("_Cls", bound=type)
 
 ACTIONS: dict[str, int]
 BLOCK_SIZE: int
 KINDS: dict[str, int]
 
+def tracing_depth(change: int) -> None: ...
+
+@disjoint_base
 class Form:
     def __new__(
         cls,
@@ -34,11 +38,13 @@ class Form:
     def strides(self) -> tuple[int, ...]: ...
     def describe(self) -> str: ...
 
+@disjoint_base
 class Call:
     def __new__(
         cls, function: Callable[..., Any], inputs: tuple[Form, ...], outputs: tuple[Form, ...]
     ) -> Call: ...
 
+@disjoint_base
 class Iterator:
     def __new__(
         cls,
@@ -50,16 +56,20 @@ class Iterator:
         order: str = "K",
     ) -> Iterator: ...
 
+@disjoint_base
 class Repeat:
     def __new__(cls, replay: Replay) -> Repeat: ...
 
+@disjoint_base
 class Block:
     def __new__(cls, replay: Replay) -> Block: ...
 
+@disjoint_base
 class Replay:
     build: Callable[[list[Any]], Any] | None
     flat: bool
     threads: int
+    in_place: tuple[frozenset[int], ...]
     def __new__(
         cls,
         instructions: list[Any],
@@ -71,7 +81,7 @@ class Replay:
         temporaries: list[tuple[int, int]],
         nbytes: int,
         results: list[tuple[int, Form]],
-        outer: list[tuple[int, Any]] = [],
+        outer: list[tuple[int, Any]] | None = None,
     ) -> Replay: ...
     @property
     def instructions(self) -> list[Any]: ...
@@ -100,10 +110,11 @@ class Replay:
     def run_block(self, block: Block) -> None: ...
     def __call__(self, leaves: tuple[Any, ...], out: list[np.ndarray] | None = None) -> list[Any]: ...
 
+@disjoint_base
 class Caller:
     replays: list[Replay]
     fn: Callable[..., Any]
     def __new__(cls, *args: Any, **kwargs: Any) -> Caller: ...
     def __call__(self, *args: Any, out: Any = None) -> Any: ...
 
-def vectorcalled(cls: Cls) -> Cls: ...
+def vectorcalled(cls: _Cls) -> _Cls: ...

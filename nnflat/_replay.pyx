@@ -20,19 +20,17 @@ Invariants:
 """
 
 cimport numpy as cnp
-from cpython.complex cimport PyComplex_AsCComplex, PyComplex_CheckExact, Py_complex
-from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
-from cpython.long cimport PyLong_CheckExact
+from cpython.complex cimport PyComplex_AsCComplex, Py_complex
+from cpython.float cimport PyFloat_AS_DOUBLE
 from cpython.mem cimport PyMem_RawCalloc, PyMem_RawFree, PyMem_RawMalloc
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from libc.stdint cimport uintptr_t
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcpy, memset
 
 from nnflat._loops cimport InnerLoop, Loop
 
 import numpy as np
-import numpy._core.umath
 
 cnp.import_array()
 cnp.import_ufunc()
@@ -104,6 +102,8 @@ cdef enum:
     ALIGNMENT = 64
     CELL = 16               # bytes of the largest number
     BLOCK = 2048            # elements in a block of an elementwise chain
+    ROWS = 64               # at most so many rows of a REPEAT run operation by operation,
+    CACHE = 16384           # in about so many bytes of temporaries
     RELEASE = 4096          # elements of work from which a run releases the GIL
 
 cdef enum:
@@ -154,9 +154,12 @@ cdef struct Code:
     Size nbuffers
     Size work               # elements touched
     bint careful            # read the flags after each operation, always
+    bint plain              # nothing but loops: rows of a REPEAT may run operation by operation
 
 cdef struct Space:
     char** bases
+    Size* steps             # how each base moves from row to row of a block, where rows run operation by operation
+    Size width              # rows of such a block: the memory is made for them
     NpyIter** iterators     # one an operation, or NULL
     Space** nested          # one an operation, or NULL
     int* raised             # the flags that each operation raised
@@ -169,611 +172,13 @@ cdef struct Space:
     Size stop
 
 
-# --- nogil: one operation ----------------------------------------------------------------------------------
+include "_replay_operations.pxi"
+include "_replay_tape.pxi"
+include "_replay_forms.pxi"
+include "_replay_helpers.pxi"
+include "_replay_spaces.pxi"
+include "_replay_flags.pxi"
 
-cdef inline int pending() noexcept nogil:
-    return fetestexcept(FE_DIVBYZERO | FE_OVERFLOW | FE_UNDERFLOW | FE_INVALID)
-
-
-cdef inline void forget() noexcept nogil:
-    feclearexcept(FE_DIVBYZERO | FE_OVERFLOW | FE_UNDERFLOW | FE_INVALID)
-
-
-cdef inline void address(const Op* op, char** bases, char** args) noexcept nogil:
-    cdef int k
-    for k in range(op.nargs):
-        args[k] = bases[op.buffers[k]] + op.offsets[k]
-
-
-cdef void nest(const Op* op, char** args) noexcept nogil:
-    """Run the inner loop over all outer axes. Loops may move `args`, so each gets its own."""
-    cdef char* at[MAX_ARGS]
-    cdef Size index[MAX_DIMS]
-    cdef int k, axis
-    cdef Size i
-    if op.ndim == 1:
-        for i in range(op.outer[0]):
-            for k in range(op.nargs):
-                at[k] = args[k] + i * op.steps[k]
-            op.loop(at, op.dims, op.strides, op.data)
-        return
-    memset(index, 0, op.ndim * sizeof(Size))
-    while True:
-        memcpy(at, args, op.nargs * sizeof(char*))
-        op.loop(at, op.dims, op.strides, op.data)
-        if not advance(op, args, index):
-            return
-
-
-cdef inline bint advance(const Op* op, char** args, Size* index) noexcept nogil:
-    """Move to the next position of the outer axes, the last fastest; False after the last one."""
-    cdef int k, axis = op.ndim - 1
-    cdef const Size* step
-    while axis >= 0:
-        step = op.steps + axis * op.nargs
-        index[axis] += 1
-        if index[axis] < op.outer[axis]:
-            for k in range(op.nargs):
-                args[k] += step[k]
-            return True
-        for k in range(op.nargs):
-            args[k] -= step[k] * (op.outer[axis] - 1)
-        index[axis] = 0
-        axis -= 1
-    return False
-
-
-cdef void nest_first(const Op* op, char** args) noexcept nogil:
-    """As `nest`, for a reduction (out, in, out) whose first visits are copied already."""
-    cdef char* at[3]
-    cdef Size index[MAX_DIMS]
-    cdef Size count
-    cdef int axis
-    cdef bint first
-    memset(index, 0, op.ndim * sizeof(Size))
-    while True:
-        first = True
-        for axis in range(op.ndim):
-            if op.steps[axis * 3] == 0 and index[axis]:
-                first = False
-        count = op.dims[0]
-        memcpy(at, args, sizeof(at))
-        if first and op.strides[0] == 0:
-            count -= 1
-            at[1] += op.strides[1]
-        elif first:
-            count = 0
-        if count > 0:
-            op.loop(at, &count, op.strides, op.data)
-        if not op.ndim or not advance(op, args, index):
-            return
-
-
-cdef int iterate(const Op* op, NpyIter* iterator, char** args) noexcept nogil:
-    """Replay NumPy's iterator over new memory. A reduction has operands (out, in)."""
-    cdef char* message = NULL
-    cdef char* at[MAX_ARGS]
-    cdef Size strides[MAX_ARGS]
-    cdef Size count
-    cdef IterNext next
-    cdef char** pointers
-    cdef Size* moves
-    cdef Size* size
-    cdef int nop = op.nargs
-    if not NpyIter_ResetBasePointers(iterator, args, &message):
-        return -1
-    next = NpyIter_GetIterNext(iterator, &message)
-    pointers = NpyIter_GetDataPtrArray(iterator)
-    moves = NpyIter_GetInnerStrideArray(iterator)
-    size = NpyIter_GetInnerLoopSizePtr(iterator)
-    while True:
-        memcpy(at, pointers, nop * sizeof(char*))
-        memcpy(strides, moves, nop * sizeof(Size))
-        count = size[0]
-        if op.ndims:                            # a reduction
-            if op.first and NpyIter_IsFirstVisit(iterator, 0):
-                if strides[0] == 0:
-                    count -= 1
-                    at[1] += strides[1]
-                else:
-                    count = 0
-            at[2] = at[0]
-            strides[2] = strides[0]
-        if count > 0:
-            op.loop(at, &count, strides, op.data)
-        if not next(iterator):
-            return 0
-
-
-cdef Size take(const Op* op, char** args) noexcept nogil:
-    """Copy rows (source, index, target); return -1, or where the first index out of range is.
-
-    dims: indices, rows of the source, bytes of a row; strides: of source rows, of the index, of target rows.
-    """
-    cdef Size i, row
-    for i in range(op.dims[0]):
-        row = (<Size*>(args[1] + i * op.strides[1]))[0]
-        if row < 0:
-            row += op.dims[1]
-        if row < 0 or row >= op.dims[1]:
-            return i
-        memcpy(args[2] + i * op.strides[2], args[0] + row * op.strides[0], op.dims[2])
-    return -1
-
-
-cdef void run_chain(const Op* ops, Space* space, Size first, bint careful) noexcept nogil:
-    """Run a chain of elementwise operations block by block, so that a block stays in the cache."""
-    cdef char* args[MAX_ARGS]
-    cdef const Op* op
-    cdef Size done = 0, count
-    cdef Size total = ops.dims[0]
-    cdef int i, k
-    while done < total:
-        count = min(<Size>BLOCK, total - done)
-        for i in range(ops.chain):
-            op = ops + i
-            if op.clears and not careful:
-                space.flags |= pending()
-            for k in range(op.nargs):
-                args[k] = space.bases[op.buffers[k]] + op.offsets[k]
-                if not op.local >> k & 1:
-                    args[k] += done * op.strides[k]
-            op.loop(args, &count, op.strides, op.data)
-            if careful:
-                collect(space, first + i)
-        done += count
-
-
-cdef inline void collect(Space* space, Size i) noexcept nogil:
-    """Note the flags that operation i has raised, and clear them."""
-    cdef int flags = pending()
-    if flags:
-        space.raised[i] |= flags
-        space.flags |= flags
-        forget()
-
-
-# --- nogil: a whole tape -----------------------------------------------------------------------------------
-
-cdef int run(const Code* code, Space* space, bint careful) except -1 nogil:
-    cdef Size i = 0
-    cdef const Op* op
-    while i < code.nops:
-        op = code.ops + i
-        if op.chain > 1:
-            run_chain(op, space, i, careful)
-            i += op.chain
-            continue
-        run_one(op, space, i, careful)
-        i += 1
-    return 0
-
-
-cdef int run_one(const Op* op, Space* space, Size i, bint careful) except -1 nogil:
-    cdef char* args[MAX_ARGS]
-    if op.clears and not careful:
-        space.flags |= pending()
-    address(op, space.bases, args)
-    if op.action == LOOP:
-        if op.first:
-            nest_first(op, args)
-        elif op.ndim:
-            nest(op, args)
-        else:
-            op.loop(args, op.dims, op.strides, op.data)
-    elif op.action == ITERATE:
-        if iterate(op, space.iterators[i], args):
-            with gil:
-                raise MemoryError("NumPy's iterator found no memory for its buffers")
-    elif op.action == TAKE:
-        check_index(op, args, take(op, args))
-    elif op.action == REPEAT:
-        repeat(op, space, space.nested[i], args, careful)
-    else:
-        with gil:
-            (<Call>op.helper).invoke(args)
-        forget()
-    if careful:
-        collect(space, i)
-    return 0
-
-
-cdef int check_index(const Op* op, char** args, Size bad) except -1 nogil:
-    if bad >= 0:
-        with gil:
-            row = (<Size*>(args[1] + bad * op.strides[1]))[0]
-            raise IndexError(f"index {row} is out of bounds for axis 0 with size {op.dims[1]}")
-    return 0
-
-
-cdef int repeat(const Op* op, Space* space, Space* inner, char** args, bint careful) except -1 nogil:
-    """Run a tape once a row, its buffers moving by `strides`; a carry goes from each row to the next.
-
-    dims: rows, operands that move, carries. After those operands come four for each carry: where it starts,
-    two places to keep it, where it ends. `outer` has the buffers inside: of operands, then in and out of carries.
-    """
-    cdef Size row, k, last
-    cdef Size rows = op.dims[0], moving = op.dims[1], carries = op.dims[2]
-    cdef Size start = 0, stop = rows
-    cdef char** carry
-    cdef const Code* code = (<Repeat>op.helper).code
-    if space.stop >= 0:
-        start, stop = space.start, space.stop
-    last = rows - 1
-    for row in range(start, stop):
-        for k in range(moving):
-            inner.bases[op.outer[k]] = args[k] + row * op.strides[k]
-        for k in range(carries):
-            carry = args + moving + 4 * k
-            inner.bases[op.outer[moving + 2 * k]] = carry[0] if row == 0 else carry[1 + (row - 1) % 2]
-            inner.bases[op.outer[moving + 2 * k + 1]] = carry[3] if row == last else carry[1 + row % 2]
-        run(code, inner, careful)
-    space.flags |= inner.flags
-    inner.flags = 0
-    return 0
-
-
-# --- forms: what an operand is to Python -------------------------------------------------------------------
-
-cdef class Form:
-    """Dtype, shape, strides and kind of an operand; for a static, the value itself."""
-
-    cdef int kind
-    cdef int nd
-    cdef bint aligned
-    cdef bint contiguous
-    cdef Size* sizes                # shape, then strides
-    cdef Size low                   # bytes from the first element to the lowest
-    cdef Size high                  # and to the end of the highest
-    cdef readonly Size nbytes
-    cdef readonly object dtype
-    cdef readonly object value
-    cdef readonly tuple shape
-    cdef readonly tuple strides
-
-    def __cinit__(self, str kind, dtype=None, tuple shape=(), strides=None, *, bint aligned=True, value=None):
-        self.kind = KINDS[kind]
-        self.dtype, self.shape, self.value, self.aligned = dtype, shape, value, aligned
-        if dtype is None:
-            return
-        self.nd = len(shape)
-        natural = np.empty(0, dtype).strides if not shape else c_strides(shape, dtype.itemsize)
-        self.strides = natural[:self.nd] if strides is None else strides
-        self.contiguous = not shape or self.strides == natural
-        self.sizes = <Size*>PyMem_RawMalloc(max(2 * self.nd, 1) * sizeof(Size))
-        if not self.sizes:
-            raise MemoryError
-        self.nbytes = self.high = dtype.itemsize
-        for i in range(self.nd):
-            self.sizes[i], self.sizes[self.nd + i] = shape[i], self.strides[i]
-            self.nbytes *= shape[i]
-            if self.strides[i] < 0:
-                self.low += (shape[i] - 1) * self.strides[i]
-            else:
-                self.high += (shape[i] - 1) * self.strides[i]
-
-    def __dealloc__(self):
-        PyMem_RawFree(self.sizes)
-
-    @property
-    def name(self):
-        return next(name for name, kind in KINDS.items() if kind == self.kind)
-
-    def describe(self) -> str:
-        """Say what the form asks for."""
-        if self.kind == ARRAY:
-            order = "" if self.contiguous else f", strides {self.strides}"
-            return f"an array of shape {self.shape}, dtype {self.dtype}{order}{'' if self.aligned else ', unaligned'}"
-        return repr(self.value) if self.kind == STATIC else self.value.__name__
-
-    cdef inline bint accepts(self, object value) except -1:
-        if self.kind == ARRAY:
-            return type(value) is cnp.ndarray and self.fits(<cnp.ndarray>value)
-        return self.accepts_other(value)
-
-    cdef bint accepts_other(self, object value) except -1:
-        if self.kind == NUMBER:
-            return type(value) is self.value
-        if self.kind == SCALAR:
-            return type(value) is self.value and value.dtype == self.dtype
-        return value is self.value or (type(value) is type(self.value) and value == self.value)
-
-    cdef inline bint fits(self, cnp.ndarray array) noexcept:
-        cdef Size* dims = array_dims(array)
-        cdef Size* strides = array_strides(array)
-        cdef int i
-        if array_descr(array) != <Descr*>self.dtype and not self.same_dtype(array):
-            return False
-        if cnp.PyArray_NDIM(array) != self.nd or array_aligned(array) != self.aligned:
-            return False
-        for i in range(self.nd):
-            if dims[i] != self.sizes[i] or strides[i] != self.sizes[self.nd + i]:
-                return False
-        return True
-
-    cdef inline bint overlaps(self, object value, Form form, cnp.ndarray other) noexcept:
-        """Whether the memory of `value`, which has this form, may meet that of `other`, which has `form`."""
-        if self.kind != ARRAY:
-            return False
-        cdef char* data = <char*>cnp.PyArray_DATA(<cnp.ndarray>value)
-        cdef char* start = <char*>cnp.PyArray_DATA(other)
-        return data + self.low < start + form.high and start + form.low < data + self.high
-
-    cdef bint same_dtype(self, cnp.ndarray array) noexcept:
-        return array.dtype == self.dtype
-
-    cdef cnp.ndarray over(self, char* data, bint writeable):
-        """An array over memory that somebody else keeps."""
-        Py_INCREF(self.dtype)
-        return PyArray_NewFromDescr(<TypeObject*>cnp.ndarray, <Descr*>self.dtype, self.nd, self.sizes, self.sizes + self.nd, data,
-                                    cnp.NPY_ARRAY_WRITEABLE if writeable else 0, NULL)
-
-    cdef cnp.ndarray fresh(self):
-        Py_INCREF(self.dtype)
-        return PyArray_NewFromDescr(<TypeObject*>cnp.ndarray, <Descr*>self.dtype, self.nd, self.sizes,
-                                    NULL if self.contiguous else self.sizes + self.nd, NULL, 0, NULL)
-
-    cdef object read(self, char* data):
-        """What Python sees of the operand in memory: an array that shares it, or a scalar or number."""
-        array = self.over(data, False)
-        if self.kind == ARRAY:
-            return array
-        return array.item() if self.kind == NUMBER else array[()]
-
-
-cdef tuple c_strides(tuple shape, Size itemsize):
-    strides = []
-    for size in reversed(shape):
-        strides.append(itemsize)
-        itemsize *= max(size, 1)
-    return tuple(reversed(strides))
-
-
-# --- helpers of operations ---------------------------------------------------------------------------------
-
-cdef class Call:
-    """NumPy itself: `function(*inputs)` gives a tuple of outputs, which are copied to their windows."""
-
-    cdef object function
-    cdef tuple inputs
-    cdef tuple outputs
-
-    def __cinit__(self, function, tuple inputs, tuple outputs):
-        self.function, self.inputs, self.outputs = function, inputs, outputs
-
-    cdef int invoke(self, char** args) except -1:
-        cdef Form form
-        cdef Size k = 0
-        values = []
-        for form in self.inputs:
-            values.append(form.read(args[k]))
-            k += 1
-        results = self.function(*values)
-        for form, result in zip(self.outputs, results, strict=True):
-            self.store(form, result, args[k])
-            k += 1
-        return 0
-
-    cdef int store(self, Form form, object result, char* data) except -1:
-        value = np.asarray(result) if form.kind != NUMBER else np.asarray(result, form.dtype)
-        if value.shape != form.shape or value.dtype != form.dtype:
-            raise ValueError(f"a call gave shape {value.shape} and dtype {value.dtype} where the tape has "
-                             f"{form.shape} and {form.dtype}: its result depends on values and cannot be traced")
-        copy_into(form.over(data, True), value)
-        return 0
-
-
-cdef class Iterator:
-    """NumPy's iterator over stand-ins of the operands; each Space works on a copy of it."""
-
-    cdef NpyIter* iterator
-    cdef object owners
-
-    def __cinit__(self, list arrays, Size flags, list op_flags, list dtypes, op_axes=None, str order="K"):
-        cdef ArrayObject* operands[MAX_ARGS]
-        cdef Descr* descrs[MAX_ARGS]
-        cdef cnp.npy_uint32 each[MAX_ARGS]
-        cdef int axes[2][MAX_DIMS]
-        cdef int* axes_of[2]
-        cdef int ndim = -1
-        self.owners = (arrays, dtypes)
-        for k in range(len(arrays)):
-            operands[k], each[k] = <ArrayObject*>arrays[k], op_flags[k]
-            descrs[k] = <Descr*>dtypes[k]
-        if op_axes is not None:
-            ndim = len(op_axes[0])
-            for k in range(2):
-                axes_of[k] = axes[k]
-                for i in range(ndim):
-                    axes[k][i] = op_axes[k][i]
-        self.iterator = NpyIter_AdvancedNew(
-            len(arrays), operands, flags, cnp.NPY_KEEPORDER if order == "K" else cnp.NPY_CORDER,
-            cnp.NPY_UNSAFE_CASTING, each, descrs, ndim, axes_of if ndim >= 0 else NULL, NULL, 0)
-
-    def __dealloc__(self):
-        if self.iterator:
-            NpyIter_Deallocate(self.iterator)
-
-
-cdef class Repeat:
-    """The tape inside a vmap or scan."""
-
-    cdef Replay replay
-    cdef const Code* code
-
-    def __cinit__(self, Replay replay):
-        self.replay, self.code = replay, &replay.code
-
-
-cdef class Block:
-    """Owner of one Space. It holds no Replay: the pool of a Replay holds it."""
-
-    cdef Space* space
-
-    def __cinit__(self, Replay replay):
-        self.space = make_space(replay)
-
-    def __dealloc__(self):
-        if self.space:
-            free_space(self.space)
-
-
-cdef inline char* aligned(char* memory) noexcept nogil:
-    return <char*>((<uintptr_t>memory + ALIGNMENT - 1) & ~<uintptr_t>(ALIGNMENT - 1))
-
-
-cdef Space* make_space(Replay replay) except NULL:
-    cdef Code* code = &replay.code
-    cdef Space* space = <Space*>PyMem_RawCalloc(1, sizeof(Space))
-    cdef Size i
-    if not space:
-        raise MemoryError
-    space.bases = <char**>PyMem_RawCalloc(code.nbuffers + 1, sizeof(char*))
-    space.iterators = <NpyIter**>PyMem_RawCalloc(code.nops + 1, sizeof(NpyIter*))
-    space.nested = <Space**>PyMem_RawCalloc(code.nops + 1, sizeof(Space*))
-    space.raised = <int*>PyMem_RawCalloc(code.nops + 1, sizeof(int))
-    space.memory = <char*>PyMem_RawMalloc(replay.nbytes + ALIGNMENT)
-    space.numbers = <char*>PyMem_RawMalloc((len(replay.forms) + 1) * CELL)
-    space.stop = -1
-    space.nops = code.nops
-    if not (space.bases and space.iterators and space.nested and space.raised and space.memory and space.numbers):
-        free_space(space)
-        raise MemoryError
-    try:
-        for i in range(code.nops):
-            if code.ops[i].action == ITERATE:
-                space.iterators[i] = NpyIter_Copy((<Iterator>code.ops[i].helper).iterator)
-            elif code.ops[i].action == REPEAT:
-                space.nested[i] = make_space((<Repeat>code.ops[i].helper).replay)
-    except:
-        free_space(space)
-        raise
-    for buffer, offset in replay.temporaries:
-        space.bases[<Size>buffer] = aligned(space.memory) + <Size>offset
-    for buffer, array in replay.constants:
-        space.bases[<Size>buffer] = <char*>cnp.PyArray_DATA(array)
-    return space
-
-
-cdef void free_space(Space* space):
-    cdef Size i
-    for i in range(space.nops):
-        if space.iterators and space.iterators[i]:
-            NpyIter_Deallocate(space.iterators[i])
-        if space.nested and space.nested[i]:
-            free_space(space.nested[i])
-    PyMem_RawFree(space.bases)
-    PyMem_RawFree(space.iterators)
-    PyMem_RawFree(space.nested)
-    PyMem_RawFree(space.raised)
-    PyMem_RawFree(space.memory)
-    PyMem_RawFree(space.numbers)
-    PyMem_RawFree(space.scratch)
-    PyMem_RawFree(space)
-
-
-# --- floating-point errors ---------------------------------------------------------------------------------
-
-cdef enum:
-    RAISING = 1 << 20
-    DIVIDE = 1
-    OVERFLOW = 2
-    UNDERFLOW = 4
-    INVALID = 8
-
-cdef object ERRSTATE = getattr(np._core.umath, "_extobj_contextvar", None)
-cdef object heard_in = None         # the errstate object that `heard` was read from
-cdef int heard = 0
-
-
-cdef int listen() except -1:
-    """The flags that the errstate of the caller does not ignore, and RAISING where one of them raises."""
-    global heard_in, heard
-    cdef PyObject* state = NULL
-    if ERRSTATE is None:
-        return read_errstate()
-    PyContextVar_Get(ERRSTATE, NULL, &state)
-    if state != <PyObject*>heard_in:
-        heard_in, heard = <object>state, read_errstate()
-    Py_DECREF(state)
-    return heard
-
-
-cdef int read_errstate() except -1:
-    cdef int flags = 0
-    modes = np.geterr()
-    if "raise" in modes.values():
-        flags |= RAISING
-    if modes["divide"] != "ignore":
-        flags |= FE_DIVBYZERO
-    if modes["over"] != "ignore":
-        flags |= FE_OVERFLOW
-    if modes["under"] != "ignore":
-        flags |= FE_UNDERFLOW
-    if modes["invalid"] != "ignore":
-        flags |= FE_INVALID
-    return flags
-
-
-cdef int give(str name, int flags) except -1:
-    cdef int numpys = 0
-    if flags & FE_DIVBYZERO:
-        numpys |= DIVIDE
-    if flags & FE_OVERFLOW:
-        numpys |= OVERFLOW
-    if flags & FE_UNDERFLOW:
-        numpys |= UNDERFLOW
-    if flags & FE_INVALID:
-        numpys |= INVALID
-    text = name.encode()
-    PyUFunc_GiveFloatingpointErrors(text, numpys)
-    return 0
-
-
-# --- arguments and results ---------------------------------------------------------------------------------
-
-cdef char* store_number(Space* space, Size i, object value, Form form) except NULL:
-    cdef char* cell = space.numbers + i * CELL
-    cdef Py_complex pair
-    cdef int overflow = 0
-    if form.kind == SCALAR:
-        scalar_to_memory(value, cell)
-    elif form.value is float:
-        (<double*>cell)[0] = PyFloat_AS_DOUBLE(value)
-    elif form.value is complex:
-        pair = PyComplex_AsCComplex(value)
-        memcpy(cell, &pair, 16)
-    elif form.value is bool:
-        cell[0] = value is True
-    else:
-        (<long long*>cell)[0] = value
-    return cell
-
-
-cdef int check_out(Form form, object out) except -1:
-    if type(out) is not cnp.ndarray:
-        raise TypeError(f"out needs an array of shape {form.shape} and dtype {form.dtype}; got {type(out).__name__}")
-    if out.shape != form.shape or out.dtype != form.dtype:
-        raise ValueError(f"out has shape {out.shape} and dtype {out.dtype}; "
-                         f"the function gives {form.shape} and {form.dtype}")
-    if not out.flags.writeable:
-        raise ValueError("out is read-only")
-    return 0
-
-
-cdef dict POOLS = {}
-
-
-cdef object submit(int threads, function, argument):
-    """Run in one of a number of threads that are kept, under the caller's context (its errstate)."""
-    from concurrent.futures import ThreadPoolExecutor
-    from contextvars import copy_context
-    if threads not in POOLS:
-        POOLS[threads] = ThreadPoolExecutor(threads, thread_name_prefix="nnflat")
-    return POOLS[threads].submit(copy_context().run, function, argument)
-
-
-# --- replays -----------------------------------------------------------------------------------------------
 
 cdef class Replay:
     """A planned tape, ready to run on arguments that have its forms.
@@ -810,9 +215,9 @@ cdef class Replay:
     cdef public tuple in_place      # for each result, the leaves whose memory it may take
 
     def __cinit__(self, list instructions, *, Size nbuffers, list arguments, list captured, list constants,
-                  list temporaries, Size nbytes, list results, list outer=[]):
+                  list temporaries, Size nbytes, list results, list outer=None):
         self.instructions, self.constants, self.temporaries = instructions, constants, temporaries
-        self.captured, self.nbytes, self.pool, self.outer = captured, nbytes, [], outer
+        self.captured, self.nbytes, self.pool, self.outer = captured, nbytes, [], outer or []
         self.argument_buffers = [buffer for buffer, _ in arguments]
         self.forms = tuple([form for _, form in arguments])
         self.result_buffers = [buffer for buffer, _ in results]
@@ -842,6 +247,7 @@ cdef class Replay:
                 self.code.careful |= (<Repeat>instruction.helper).replay.code.careful
                 self.own_errstate |= (<Repeat>instruction.helper).replay.own_errstate
         self.quiet = quiet == self.code.nops
+        self.code.plain = all([each.action == "loop" and each.chain == 1 and not each.chained for each in instructions])
 
     @property
     def work(self) -> int:
@@ -1106,88 +512,6 @@ cdef class Replay:
         return tuple(results) if self.flat else self.build(results)
 
 
-cdef class Caller:
-    """The quick way into the replays of a function, for arguments that are leaves themselves.
-
-    It is called by vectorcall: no tuple and no dict of arguments is made where a replay accepts them.
-    """
-
-    cdef vectorcallfunc vectorcall
-    cdef public list replays        # most recently used first
-    cdef public object fn
-
-    def __cinit__(self, *args, **kwargs):
-        self.vectorcall = <vectorcallfunc>call_quickly
-        self.replays = []
-
-    def __call__(self, *args, out=None):
-        return self.call_slowly(args, out)
-
-
-cdef int traces = 0             # that are being made now, by any thread
-
-
-def tracing_depth(int change):
-    """Count a trace that begins (1) or ends (-1): a program that it calls is traced, too, and not replayed."""
-    global traces
-    traces += change
-
-
-cdef object call_quickly(object callable, PyObject** args, size_t nargsf, PyObject* names):
-    cdef Caller self = <Caller>callable
-    cdef Size nargs = PyVectorcall_NARGS(nargsf)
-    cdef object out = None
-    cdef Replay replay
-    cdef list replays = self.replays
-    cdef Size i
-    if names:
-        out = out_of(args + nargs, <tuple>names)
-    for i in range(0 if traces else len(replays)):
-        if i >= len(replays):           # another thread has dropped a replay meanwhile
-            break
-        replay = <Replay>replays[i]
-        if replay.accepts(args, nargs):
-            if i:
-                bring_forward(replays, replay)
-            if out is None:
-                return replay.finish(replay.replay(args, None))
-            if replay.build is None or (replay.flat and type(out) is tuple):
-                replay.replay(args, [out] if replay.build is None else list(out))
-                return out
-            break
-    return self.call_slowly(tuple([<object>args[i] for i in range(nargs)]), out)
-
-
-cdef int bring_forward(list replays, Replay replay) except -1:
-    """Make a replay the most recent one."""
-    if replay in replays:
-        replays.remove(replay)
-        replays.insert(0, replay)
-    return 0
-
-
-cdef object out_of(PyObject** values, tuple names):
-    if len(names) != 1 or names[0] != "out":
-        raise TypeError(f"a compiled function takes positional arguments and out=; got {names[0]}=")
-    return <object>values[0]
-
-
-cdef PyObject** items_of(tuple items) noexcept:
-    return (<PyTupleObject*>items).ob_item
-
-
-def vectorcalled(cls):
-    """Let calls of instances of `cls`, a kind of Caller, go by vectorcall (heap types do not inherit it)."""
-    cdef Caller probe = Caller.__new__(Caller)
-    cdef PyTypeObject* kind = <PyTypeObject*>cls
-    kind.tp_vectorcall_offset = <char*>&probe.vectorcall - <char*><PyObject*>probe
-    kind.tp_call = PyVectorcall_Call
-    kind.tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL
-    return cls
-
-
-# --- filling the code --------------------------------------------------------------------------------------
-
 cdef Size cells_needed(instruction):
     return (2 * len(instruction.operands) + len(instruction.dims) + len(instruction.strides)
             + len(instruction.outer) + len(instruction.steps))
@@ -1219,3 +543,6 @@ cdef Size* fill_op(Op* op, instruction, Size* free) except NULL:
     op.outer, free = free, put(free, instruction.outer)
     op.steps, free = free, put(free, instruction.steps)
     return free
+
+
+include "_replay_caller.pxi"

@@ -20,7 +20,7 @@ def copy_statics(statics: Sequence[Any]) -> list[Any]:
 def _deepcopy(value: Any, memo: dict[int, Any]) -> Any:
     try:
         return copy.deepcopy(value, memo)
-    except TypeError:
+    except Exception:
         return value
 
 

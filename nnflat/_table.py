@@ -1,7 +1,6 @@
 """Tables: lines of text with their cells one below the other, and the same as HTML."""
 
 from collections.abc import Sequence
-from html import escape
 
 
 def aligned(rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
@@ -30,6 +29,8 @@ def html_table(rows: Sequence[Sequence[str]]) -> str:
     >>> html_table([("name",), ("a<b",)])
     '<table><tr><th>name</th></tr><tr><td>a&lt;b</td></tr></table>'
     """
+    from html import escape
+
     lines = [
         "".join(f"<{cell}>{escape(text)}</{cell}>" for text in row)
         for cell, row in zip(("th", *("td",) * len(rows)), rows, strict=False)

@@ -7,7 +7,7 @@ overlap of two leaves, or of a leaf with itself, is an error, for writing one wo
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -39,26 +39,28 @@ def find_ties(paths: Sequence[Path], leaves: Sequence[np.ndarray]) -> list[Tie]:
         owner = owners.setdefault(key, index)
         ties.append((owner, None if owner == index else permutation(leaves[owner], leaf)))
         if owner == index:
-            _refuse_self_overlap(paths[index], leaf, axes)
+            _refuse_self_overlap(paths[index], leaf, axes, high - low)
             spans.append((low, high, index))
-    _refuse_overlaps(sorted(spans), paths, leaves)
+    for first, second in _meeting(sorted(spans)):
+        if np.shares_memory(leaves[first], leaves[second]):
+            raise ValueError(
+                f"{format_path(paths[first])} and {format_path(paths[second])} overlap in memory without being"
+                " the same array or a transpose of it; copy one of them first"
+            )
     return ties
 
 
 def refuse_half_ties(flat: Flattened) -> None:
     """Raise where a leaf that `where` left out is the memory of one that it took."""
-    left = [
-        (path, value)
-        for path, value in zip(flat.static_paths, flat.statics, strict=True)
-        if isinstance(value, np.ndarray)
-    ]
-    paths = [*flat.paths, *(path for path, _ in left)]
-    ties = find_ties(paths, [*flat.leaves, *(value for _, value in left)])
-    for path, (owner, _) in zip(paths[len(flat.paths) :], ties[len(flat.paths) :], strict=True):
-        if owner < len(flat.paths):
-            raise ValueError(
-                f"{format_path(path)} and {format_path(paths[owner])} are tied; where= must take both or none"
-            )
+    statics = zip(flat.static_paths, flat.statics, strict=True)
+    left = [(path, value) for path, value in statics if isinstance(value, np.ndarray) and value.dtype.kind in "fc"]
+    paths, arrays = [*flat.paths, *(path for path, _ in left)], [*flat.leaves, *(value for _, value in left)]
+    spans = [(*extent(array), index) for index, array in enumerate(arrays) if array.size]
+    taken = len(flat.paths)
+    for first, second in _meeting(sorted(spans)):
+        if first < taken <= second and np.shares_memory(arrays[first], arrays[second]):
+            names = f"{format_path(paths[first])} and {format_path(paths[second])}"
+            raise ValueError(f"{names} share memory (tied?); where= must take both or none")
 
 
 def permutation(owner: np.ndarray, leaf: np.ndarray) -> Axes:
@@ -72,14 +74,14 @@ def permutation(owner: np.ndarray, leaf: np.ndarray) -> Axes:
     return None if axes == sorted(axes) else tuple(axes)
 
 
-def _refuse_self_overlap(path: Path, leaf: np.ndarray, axes: list[tuple[int, int]]) -> None:
+def _refuse_self_overlap(path: Path, leaf: np.ndarray, axes: list[tuple[int, int]], room: int) -> None:
     if any(stride == 0 for _, stride in axes):
         raise ValueError(
             f"{format_path(path)} has stride 0: its elements are one cell of memory (np.broadcast_to?); copy it first"
         )
     span = leaf.itemsize
     for n, stride in sorted(axes, key=lambda axis: abs(axis[1])):
-        if abs(stride) < span and _cells(leaf.itemsize, axes) < leaf.nbytes:
+        if abs(stride) < span and (room < leaf.nbytes or _cells(leaf.itemsize, axes) < leaf.nbytes):
             raise ValueError(f"{format_path(path)} overlaps itself in memory; copy it first")
         span += (n - 1) * abs(stride)
 
@@ -92,17 +94,12 @@ def _cells(itemsize: int, axes: list[tuple[int, int]]) -> int:
     return addresses.size
 
 
-def _refuse_overlaps(spans: list[tuple[int, int, int]], paths: Sequence[Path], leaves: Sequence[np.ndarray]) -> None:
-    """Sweep over the spans in the order of their addresses; compare cell by cell where two of them meet."""
+def _meeting(spans: list[tuple[int, int, int]]) -> Iterator[tuple[int, int]]:
+    """Sweep over spans (low, high, index) in the order of their addresses; yield the pairs of indices that meet."""
     reaching: list[tuple[int, int]] = []
     for low, high, index in spans:
         while reaching and reaching[0][0] <= low:
             heapq.heappop(reaching)
         for _, other in reaching:
-            if np.shares_memory(leaves[other], leaves[index]):
-                first, second = sorted((other, index))
-                raise ValueError(
-                    f"{format_path(paths[first])} and {format_path(paths[second])} overlap in memory without being the"
-                    " same array or a transpose of it; copy one of them first"
-                )
+            yield min(other, index), max(other, index)
         heapq.heappush(reaching, (high, index))

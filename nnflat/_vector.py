@@ -20,7 +20,7 @@ def check_array(value: Any, name: str) -> np.ndarray:
     if not issubclass(type(value), np.ndarray):
         raise TypeError(
             f"{name} is being traced: writing it into arrays is invisible to the tape and to gradients;"
-            " use layout.view, which shares, or layout.restructure without out="
+            " use layout.view, which shares"
         )
     if value.dtype.kind not in "fc":
         raise TypeError(f"{name} must hold floats; got {value.dtype} (use {name}.astype(float))")

@@ -10,7 +10,8 @@
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
 
-cdef extern from "Python.h":  # by bare pointers: no reference is counted, so that looking at an object does not write to it
+# By bare pointers: no reference is counted, so that looking at an object does not write to it.
+cdef extern from "Python.h":
     bint PyDict_Next(PyObject*, Py_ssize_t*, PyObject**, PyObject**) noexcept
     PyObject* PyDict_GetItemWithError(PyObject*, PyObject*) except? NULL
     Py_ssize_t PyDict_Size(PyObject*) except -1
@@ -71,10 +72,12 @@ cdef class Way:
     cdef Node* nodes
     cdef Step* steps
     cdef Py_ssize_t n
+    cdef Py_ssize_t leaf_count
     cdef list held
 
     def __init__(self, list nodes not None):
         cdef Py_ssize_t i, k = 0
+        self.leaf_count = 0
         accesses = {"dict": BY_KEY, "list": BY_INDEX_OF_LIST, "tuple": BY_INDEX_OF_TUPLE, "children": BY_CHILDREN}
         kinds = {"node": NODE, "leaf": LEAF, "static": STATIC}
         self.held, self.n = nodes, len(nodes)
@@ -92,6 +95,7 @@ cdef class Way:
                 key, kind, number, child = step
                 self.steps[k].key, self.steps[k].child = <PyObject*>key, kinds[kind]
                 self.steps[k].number, self.steps[k].cls = number, <void*>child
+                self.leaf_count += kind == "leaf"
                 k += 1
 
     cdef void release(self) noexcept:
@@ -105,36 +109,28 @@ cdef class Way:
 
     def follow(self, tree):
         """Return the leaves of `tree` in order, or None where it is not of this structure, as far as can be seen."""
-        cdef tuple root = (tree,)
-        cdef list leaves = []
-        cdef list kept = []
-        cdef PyObject** found = <PyObject**>PyMem_Malloc(self.n * sizeof(PyObject*))
+        cdef list leaves = [None] * self.leaf_count
+        cdef list found = [None] * self.n  # owns the nodes: a function for children may re-bind any of them
         cdef Py_ssize_t i
-        if found == NULL:
-            raise MemoryError
-        found[0] = <PyObject*>root
-        try:
-            for i in range(self.n):
-                if not self.enter(&self.nodes[i], found, i, leaves, kept):
-                    return None
-        finally:
-            PyMem_Free(found)
+        found[0] = (tree,)
+        for i in range(self.n):
+            if not self.enter(&self.nodes[i], found[i], found, leaves):
+                return None
         return leaves
 
-    cdef bint enter(self, const Node* node, PyObject** found, Py_ssize_t number, list leaves, list kept) except -1:
+    cdef bint enter(self, const Node* node, object held, list found, list leaves) except -1:
         """Note the nodes and leaves in one node; whether all is as the structure says."""
-        cdef PyObject* container = found[number]
+        cdef PyObject* container = <PyObject*>held
         cdef PyObject* child
         cdef const Step* step
         cdef Py_ssize_t i
         if Py_TYPE(container) != node.cls:
             return False
         if node.access == BY_CHILDREN:
-            children = (<object>node.children)(<object>container)
-            if type(children) is not dict:
-                children = dict(children)
-            kept.append(children)  # holds what the borrowed references below point to
-            container = <PyObject*>children
+            held = (<object>node.children)(held)
+            if type(held) is not dict:
+                held = dict(held)
+            container = <PyObject*>held
         if size_of(container, node.access) != node.count:
             return False
         for i in range(node.count):
@@ -148,9 +144,9 @@ cdef class Way:
             if child == NULL:
                 return False
             if step.child == NODE:
-                found[step.number] = child
+                found[step.number] = <object>child
             elif step.child == LEAF:
-                leaves.append(<object>child)
+                leaves[step.number] = <object>child
             elif Py_TYPE(child) != step.cls:
                 return False
         return True
@@ -210,11 +206,12 @@ cdef class Watch:
 
     cdef Link* link
     cdef Py_ssize_t n
+    cdef bint asks  # whether a container has to be asked for its children
     cdef list links
 
     def __init__(self, list links not None):
         cdef Py_ssize_t i
-        self.links, self.n = links, len(links)
+        self.links, self.n, self.asks = links, len(links), False
         PyMem_Free(self.link)
         self.link = <Link*>PyMem_Malloc(max(1, self.n) * sizeof(Link))
         if self.link == NULL:
@@ -224,7 +221,7 @@ cdef class Watch:
             self.link[i].container, self.link[i].key = <PyObject*>container, <PyObject*>key
             self.link[i].child, self.link[i].position = <PyObject*>child, position
             if children is not None:
-                self.link[i].access = BY_CHILDREN
+                self.link[i].access, self.asks = BY_CHILDREN, True
             elif isinstance(container, list):
                 self.link[i].access = BY_INDEX_OF_LIST
             else:
@@ -236,12 +233,13 @@ cdef class Watch:
     def changed(self):
         """Return the number of the first link whose container holds something else now, or -1."""
         cdef Py_ssize_t i
+        cdef dict given = {} if self.asks else None  # the children of each container that has to be asked for them
         for i in range(self.n):
-            if not self.holds(i):
+            if not self.holds(i, given):
                 return i
         return -1
 
-    cdef inline bint holds(self, Py_ssize_t i) except -1:
+    cdef inline bint holds(self, Py_ssize_t i, dict given) except -1:
         cdef const Link* link = &self.link[i]
         if link.access == BY_KEY:
             return item_of_dict(link.container, link.key, link.position) == link.child
@@ -249,5 +247,7 @@ cdef class Watch:
             return item_of_list(link.container, link.position) == link.child
         if link.access == BY_ATTRIBUTE:
             return getattr(<object>link.container, <object>link.key, None) is <object>link.child
-        children = dict((<tuple>self.links[i])[4](<object>link.container))
-        return children.get(<object>link.key) is <object>link.child
+        number = <size_t>link.container
+        if number not in given:
+            given[number] = dict((<tuple>self.links[i])[4](<object>link.container))
+        return given[number].get(<object>link.key) is <object>link.child

@@ -78,10 +78,10 @@ def redirected(operation: Operation, moved: dict[Buffer, tuple[Window, Window]])
         return operation
 
     def at(window: Window) -> Window:
-        if window.buffer not in moved:
-            return window
-        source, target = moved[window.buffer]
-        return replace(window, buffer=target.buffer, offset=target.offset + window.offset - source.offset)
+        while window.buffer in moved:
+            source, target = moved[window.buffer]
+            window = replace(window, buffer=target.buffer, offset=target.offset + window.offset - source.offset)
+        return window
 
     return replace(operation, inputs=tuple(map(at, operation.inputs)), outputs=tuple(map(at, operation.outputs)))
 

@@ -380,7 +380,8 @@ def pull_pad(cotangents: list[Cotangent], outputs: Sequence[Any], x: Any, width:
     if mode not in ("constant", "edge", "reflect", "symmetric", "wrap"):
         raise TypeError(f"np.pad with mode={mode!r} has no derivative rule")
     numbers = np.arange(1, x.size + 1).reshape(x.shape)
-    padded = np.pad(numbers, width) if mode == "constant" else np.pad(numbers, width, mode, **kwargs)
+    options: dict[str, Any] = {} if mode == "constant" else {"mode": mode, **kwargs}
+    padded = np.pad(numbers, width, **options)
     total = scatter(cotangents[0], padded, (x.size + 1,))
     return [total[1:].reshape(x.shape)]
 

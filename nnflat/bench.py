@@ -170,7 +170,7 @@ def _cpu() -> str:
 
 def _blas() -> dict[str, str]:
     try:
-        from threadpoolctl import threadpool_info  # type: ignore[import-untyped]
+        from threadpoolctl import threadpool_info
     except ImportError:
         return {}
     kernels = [

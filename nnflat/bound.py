@@ -23,7 +23,9 @@ class Bound(Binding):
     """A tree walked once, to be copied from and to flat vectors many times. Made by `layout.bind(tree)`.
 
     `load(flat)` writes a flat vector into the arrays of the tree, `store(out=)` the arrays into a flat vector. At every
-    call each array is looked at again: one that was re-bound, resized or retyped since `bind` raises StructureChanged.
+    call each array is looked at again: one that was re-bound, resized or retyped since `bind` raises
+    StructureChanged. An array
+    added since is not looked for; `layout.restructure(flat, out=tree)` looks for all.
 
     Examples
     --------

@@ -2,9 +2,8 @@
 
 `2 * weight` is computed by NumPy before it meets an argument: were `weight` a plain array there, the product would
 be a constant of the tape, and a later change of the weight would go unseen. So a function is traced as a copy of
-itself whose closure, globals, defaults and bound object hold traced values in the place of arrays of inexact dtype.
-Read-only arrays that own their memory cannot change; integers and bools say where and whether, not how much: both
-stay what they are, and are read live where they meet a traced value.
+itself whose closure, globals, defaults and bound object hold traced values in the place of arrays. A read-only array
+that owns its memory cannot change and stays what it is: so a mask or a table of indices may be frozen on purpose.
 """
 
 from __future__ import annotations
@@ -93,7 +92,7 @@ class Capture:
 
 
 def can_change(array: np.ndarray) -> bool:
-    return array.dtype.kind in "fc" and (array.flags.writeable or not array.flags.owndata)
+    return array.dtype.kind in "biufc" and (array.flags.writeable or not array.flags.owndata)
 
 
 def names_of(code: types.CodeType) -> Iterator[str]:

@@ -128,6 +128,7 @@ def _sizes(text: str) -> tuple[int, ...]:
 def _evolve(options: argparse.Namespace) -> int:
     """Evolve a policy, then write it and its reward curve; interrupted, write what there is."""
     from nnflat import es, optim
+    from nnflat.es.lanes import reward_threshold
 
     rng = np.random.default_rng(options.seed)
     policy = es.policy_for(options.env, hidden=options.hidden, rng=rng)
@@ -142,7 +143,7 @@ def _evolve(options: argparse.Namespace) -> int:
         seed=options.seed,
     )
     policy_path, curve_path = _places(options.out, options.env.rpartition(":")[2].replace("/", "-"))
-    threshold = _threshold(options.env)
+    threshold = reward_threshold(options.env)
     stop = [] if threshold is None else [es.Solved(threshold)]
     try:
         result = es.run(strategy, gym, generations=options.generations, stop=stop, progress=not options.quiet)
@@ -180,13 +181,6 @@ def _places(folder: str, name: str) -> tuple[str, str]:
         raise OSError(f"cannot write into {folder}: {error.strerror}") from error
     stem = os.path.join(folder, name)
     return f"{stem}.safetensors", f"{stem}.png"
-
-
-def _threshold(env_id: str) -> float | None:
-    """Return the mean return from which on gymnasium calls an environment solved, if it says one."""
-    import gymnasium
-
-    return gymnasium.spec(env_id).reward_threshold
 
 
 def _print_report(report: dict[str, Any], *, as_json: bool) -> None:
@@ -292,6 +286,7 @@ def _info_as_json(info: files.Info) -> dict[str, Any]:
         "nnflat": info.version,
         "arrays": arrays,
         "aliases": info.aliases,
+        "architecture": info.architecture,
         "total": _total(info),
         "meta": info.meta,
     }
@@ -301,7 +296,9 @@ def _info_as_text(info: files.Info) -> str:
     total = ("total", f"{_total(info):,}", "", "")
     ties = [f"{_brief(name)} is {_brief(owner)}, axes {axes}" for name, (owner, axes) in info.aliases.items()]
     lines = [info.format + (f", by nnflat {info.version}" if info.version else "")]
-    lines += [aligned([("path", "shape", "dtype", "offset"), *map(_row, info.entries), total]), *ties]
+    lines += [aligned([("path", "shape", "dtype", "byte"), *map(_row, info.entries), total]), *ties]
+    if info.architecture:
+        lines.append(_brief(info.architecture))
     if info.meta:
         lines.append(aligned([(_brief(name), _brief(value)) for name, value in info.meta.items()], left=2))
     return "\n".join(lines)

@@ -54,7 +54,8 @@ class Program(Caller):
 
     The first call with arguments of a new form runs the function two or three times, so it has to be pure: no
     printing, no random numbers, no hidden state. Arrays that it closes over (weights, say) are read at each call, as
-    NumPy would; Python numbers that it closes over are constants.
+    NumPy would; so is what NumPy computes from them alone, where they are in closures, globals, defaults, or in a tree
+    (an object that is no tree, see `nnflat.tree.register`, is not looked into). Python numbers are constants.
     """
 
     def __init__(self, fn: Callable[..., Any], *, static: str | Sequence[str] = (), max_traces: int = 32) -> None:
@@ -124,7 +125,7 @@ class Program(Caller):
         if bad is not None:
             self.traces.eager.append(planned.replay)
             warnings.warn(f"{self!r}: result {bad} of the tape is not NumPy's to the bit; this form of arguments "
-                          f"stays eager ({culprit(planned)})", RuntimeWarning, stacklevel=4)
+                          f"stays eager ({culprit(self.fn, leaves, forms, structure)})", RuntimeWarning, stacklevel=4)
             return self.fn(*put_together(structure, iter(leaves)))
         self.keep(planned, structure)
         return planned.replay.structured(results)
@@ -262,8 +263,9 @@ def trace_once(fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
 
 
 def run_traced(fn: Callable[..., Any], leaves: Sequence[Any], forms: Sequence[Form],
-               structure: Structure) -> tuple[Trace, list[Any], Structure]:
+               structure: Structure, *, keep: bool = False) -> tuple[Trace, list[Any], Structure]:
     trace = Trace()
+    trace.kept = [] if keep else None
     with tracing(trace):
         traced = [leaf if form.name == "static" else trace.argument(leaf)
                   for leaf, form in zip(leaves, forms, strict=True)]
@@ -386,8 +388,17 @@ def same_static(a: Any, b: Any) -> bool:
     return a is b or (type(a) is type(b) and (a == b or (a != a and b != b)))
 
 
-def culprit(planned: Plan) -> str:
-    return f"operations: {', '.join(operation.name for operation in planned.operations[:8])}"
+def culprit(fn: Callable[..., Any], leaves: tuple[Any, ...], forms: Sequence[Form], structure: Structure) -> str:
+    """Find the first operation whose replay is not what NumPy gave, and name it with its line."""
+    trace, _, _ = run_traced(fn, leaves, forms, structure, keep=True)
+    kept = trace.kept or []
+    results = [(each.window, as_array(each.value), "array") for _, each in kept]
+    with np.errstate(all="ignore"):
+        replayed = plan(trace.tape, results, list(forms)).replay(leaves)
+    for (operation, each), result in zip(kept, replayed, strict=True):
+        if not same_bits(result, as_array(each.value)):
+            return f"{operation.name}, {operation.where}"
+    return "the operation that differs could not be told"
 
 
 def deliver(result: Any, out: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import sysconfig
 import threading
 import types
 import warnings
@@ -21,7 +20,7 @@ from nnflat._replay import tracing_depth
 STACK = threading.local()
 PACKAGE = str(Path(__file__).parent)
 NUMPY = str(Path(np.__file__).parent)
-LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
+LIBRARIES = (os.path.dirname(os.__file__), os.path.dirname(NUMPY))
 
 
 class TraceError(TypeError):

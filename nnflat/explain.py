@@ -10,8 +10,8 @@ from nnflat.tape import Operation, Window
 
 def explain(plan: Plan) -> str:
     """Describe a plan, one operation a line: shapes and dtypes, buffers, and what costs more than a loop."""
-    lines = [row(i, operation) for i, operation in enumerate(plan.operations)]
     flops = sum(estimated_flops(operation) for operation in plan.operations)
+    lines = rows_of(plan.operations)
     chains = [instruction.chain for instruction in plan.replay.instructions if instruction.chain > 1]
     lines.append(f"{len(plan.operations)} operations, {flops:,} flops estimated, "
                  f"workspace {plan.replay.nbytes:,} bytes, {len(plan.replay.captured)} captured arrays")
@@ -20,10 +20,16 @@ def explain(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def row(i: int, operation: Operation) -> str:
-    inputs = ", ".join(describe(window) for window in operation.inputs)
-    outputs = ", ".join(describe(window) for window in operation.outputs)
-    return f"{i:3} {operation.kind:10} {operation.name:14} {inputs} -> {outputs}{price(operation)}"
+def rows_of(operations: list[Operation], indent: str = "") -> list[str]:
+    """Return a line for each operation, and below a vmap or scan those of the tape inside."""
+    lines = []
+    for i, operation in enumerate(operations):
+        inputs = ", ".join(describe(window) for window in operation.inputs)
+        outputs = ", ".join(describe(window) for window in operation.outputs)
+        lines.append(f"{indent}{i:3} {operation.kind:8} {operation.name:14} {inputs} -> {outputs}{price(operation)}")
+        if operation.inner is not None:
+            lines += rows_of(operation.inner.plan.operations, indent + "    ")
+    return lines
 
 
 def describe(window: Window) -> str:
@@ -32,6 +38,8 @@ def describe(window: Window) -> str:
 
 def price(operation: Operation) -> str:
     """Say why an operation costs more than its arithmetic."""
+    if operation.inner is not None:
+        return f"   | {operation.inner.rows:,} times the tape below"
     if operation.kind == "call":
         return f"   | NumPy itself, with the GIL: some microseconds ({operation.where})"
     if operation.kind == "copy" and operation.name == "cast":
@@ -43,6 +51,8 @@ def price(operation: Operation) -> str:
 
 
 def estimated_flops(operation: Operation) -> int:
+    if operation.inner is not None:
+        return operation.inner.rows * sum(estimated_flops(each) for each in operation.inner.plan.operations)
     if operation.kind == "gufunc":
         return 2 * operation.outputs[0].size * (operation.inputs[0].shape[-1] if operation.inputs[0].shape else 1)
     if operation.kind in ("reduce", "accumulate"):

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from nnflat import _npz, _safetensors
-from nnflat._architecture import describe, rebuild
+from nnflat._architecture import describe, outline, rebuild
 from nnflat._safetensors import RESERVED, Entry, parse
 from nnflat._ties import find_ties
 from nnflat.tree import flatten, format_path
@@ -123,13 +123,14 @@ def load(path: PathLike, *, into: Any = None) -> Any:
 
 @dataclass(frozen=True)
 class Info:
-    """What a file says of itself: the arrays in the order of their bytes, aliases, version and meta."""
+    """What a file says of itself: the arrays in the order of their bytes, aliases, version, meta, architecture."""
 
     format: str
     entries: tuple[Entry, ...]
     aliases: dict[str, Any]
     version: str | None
     meta: dict[str, Any]
+    architecture: str | None
 
 
 def info(path: PathLike) -> Info:
@@ -138,7 +139,15 @@ def info(path: PathLike) -> Info:
         entries, metadata = form.read_header(file)
         ours = _ours(metadata)
         meta = ours.get("meta", {}) if ours else metadata
-        return Info(form.NAME, tuple(entries), ours.get("aliases", {}), ours.get("version"), meta)
+        architecture = _outline(ours["architecture"]) if "architecture" in ours else None
+        return Info(form.NAME, tuple(entries), ours.get("aliases", {}), ours.get("version"), meta, architecture)
+
+
+def _outline(architecture: Any) -> str:
+    try:
+        return outline(architecture)
+    except (AttributeError, TypeError, ValueError, StopIteration, RecursionError):
+        raise ValueError("the architecture in the file is damaged") from None
 
 
 # ---- what a file holds -------------------------------------------------------------------------------------
@@ -151,11 +160,20 @@ def _format(path: PathLike) -> ModuleType:
     return _FORMATS[suffix]
 
 
+def _refuse_other_keys(value: Any) -> None:
+    """Raise TypeError for a key that is no string, which JSON would turn into one."""
+    if isinstance(value, dict) and not all(isinstance(key, str) for key in value):
+        raise TypeError(f"names must be strings; got {list(value)}")
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ():
+        _refuse_other_keys(item)
+
+
 def _checked(meta: Mapping[str, Any] | None) -> dict[str, Any]:
     meta = dict(meta or {})
     if not all(isinstance(key, str) for key in meta):
         raise TypeError(f"meta needs names that are strings; got {list(meta)}")
     try:
+        _refuse_other_keys(meta)
         json.dumps(meta)
     except (TypeError, ValueError) as error:
         raise TypeError(f"meta needs values that JSON can hold: {error}") from None

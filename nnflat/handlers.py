@@ -67,7 +67,7 @@ def numpy_function(trace: Trace, function: Handler, args: tuple[Any, ...], kwarg
     if function in REFUSED:
         raise trace.fail(f"np.{name} cannot be traced: {REFUSED[function][0]}", REFUSED[function][1])
     if hasattr(function, "derivative"):
-        made = function.plain(*args, **kwargs)
+        made = function.plain(*args, **kwargs)  # type: ignore[attr-defined]
         made = Tracer(trace, made.value, made.window)
         return trace.link("ruled", made, args, rule=function.derivative, kwargs=kwargs)
     if function in HANDLERS:

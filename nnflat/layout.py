@@ -215,6 +215,7 @@ class Layout(Mapping):
         array([[0., 0.],
                [1., 1.]])
         """
+        trees = list(trees)
         bounds = [self.bind(tree) for tree in trees]
         shape = (len(bounds), self.size)
         population = aligned_empty(math.prod(shape), self.dtype).reshape(shape) if out is None else out
@@ -273,7 +274,7 @@ class Layout(Mapping):
             if flat.dtype != needed:
                 raise TypeError(
                     f"view needs a vector of the leaves' dtype; {format_path(path)} is {dtype}, the vector"
-                    f" {flat.dtype}: layout.astype(np.{flat.dtype.name}).view shares, layout.restructure copies"
+                    f" {flat.dtype}: layout.astype has leaves of another (native) dtype, layout.restructure copies"
                 )
         if traced or not flat.flags.c_contiguous:
             return self._unflatten([self._window(flat, slot) for slot in range(len(self.paths))])
@@ -297,7 +298,7 @@ class Layout(Mapping):
         >>> {name: leaf.shape for name, leaf in layout.leaves(np.zeros((5, 8))).items()}
         {'weight': (5, 3, 2), 'bias': (5, 2)}
         """
-        if not isinstance(flat, np.ndarray):
+        if not isinstance(flat, np.ndarray) or isinstance(flat, np.ma.MaskedArray) or flat.dtype.kind == "O":
             check_array(flat, "flat")
         if flat.ndim not in (1, 2) or flat.shape[-1] != self.size:
             raise ValueError(f"a vector ({self.size},) or population (pop, {self.size}) is needed; got {flat.shape}")
@@ -312,6 +313,8 @@ class Layout(Mapping):
         if self.dtypes[slot].kind == "c" and flat.dtype.kind != "c":
             if flat.dtype.itemsize < 4:
                 raise TypeError(f"{format_path(self.paths[slot])} is complex; pairs of {flat.dtype} have no such view")
+            if flat.strides[-1] != flat.itemsize:
+                raise ValueError(f"{format_path(self.paths[slot])} is stored as pairs, which need a contiguous vector")
             window = window.view(np.result_type(flat.dtype, np.complex64))
         return window.reshape(flat.shape[:-1] + self.shapes[slot])
 
@@ -380,6 +383,13 @@ class Layout(Mapping):
         default : number or bool
             Everywhere else.
 
+        Raises
+        ------
+        KeyError
+            For a path at which the layout has no parameter.
+        TypeError, ValueError
+            For a value that is no real number, or of a shape that does not broadcast to the leaf's.
+
         Returns
         -------
         ndarray, shape (size,)
@@ -398,7 +408,7 @@ class Layout(Mapping):
             path = self._path(key)
             for place in self.places:
                 if place.path[: len(path)] == path:
-                    self._fill_place(flat, place, np.asarray(value))
+                    self._fill_place(flat, place, _number_for(place, value))
         return flat
 
     def _fill_place(self, flat: np.ndarray, place: Place, value: np.ndarray) -> None:
@@ -609,6 +619,10 @@ def _describe(tree: Any, where: Where | None, dtype: Any) -> tuple[Layout, list[
         static_paths=tuple(flat.static_paths),
         _statics=tuple(copy_statics(flat.statics)),
     )
+    names = list(map(format_path, flat.paths))
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{twice} is the printed name of two paths; a layout needs one for each")
     return layout, leaves
 
 
@@ -642,6 +656,19 @@ def _permute(array: np.ndarray, axes: Axes, leading: int) -> np.ndarray:
     if axes is None:
         return array
     return array.transpose(*range(leading), *(leading + axis for axis in axes))
+
+
+def _number_for(place: Place, value: Any) -> np.ndarray:
+    """Return a value as an array of numbers of the shape of a leaf."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{format_path(place.path)} needs a real number or an array of them; got {value!r}")
+    try:
+        return np.broadcast_to(array, place.shape)
+    except ValueError:
+        raise ValueError(
+            f"{format_path(place.path)} needs a number or an array of shape {place.shape}; got {array.shape}"
+        ) from None
 
 
 def _name(key: object) -> str:

@@ -344,7 +344,8 @@ def lower_repeat(operation: Operation) -> list[Instruction]:
     inner = operation.inner
     return [Instruction("repeat", operation.name, [(window.buffer, window.offset) for window in inner.operands],
                         inner.writes, dims=(inner.rows, inner.moving, inner.carries), strides=inner.strides,
-                        outer=inner.buffers, helper=Repeat(inner.replay), work=inner.rows * inner.replay.work)]
+                        outer=inner.buffers, helper=Repeat(inner.plan.replay),
+                        work=inner.rows * inner.plan.replay.work)]
 
 
 LOWERINGS: dict[str, Callable[[Operation], list[Instruction]]] = {

@@ -20,7 +20,9 @@ Handler = Callable[..., Any]
 def getitem(trace: Trace, x: Tracer, index: Any) -> Any:
     parts = index if isinstance(index, tuple) else (index,)
     if any((is_traced(part) and part.dtype == bool) or part is True or part is False for part in parts):
-        raise trace.fail("a mask as an index: the shape of the result depends on values", "np.where(mask, x, 0)")
+        raise trace.fail("a mask as an index: the shape of the result depends on values",
+                         "np.where(mask, x, 0); or, where a captured mask never changes, make it read-only "
+                         "(flags.writeable = False)")
     if len(parts) == 1 and takes_rows(x, parts[0]):
         return trace.take(x, parts[0], x.value[value_of(parts[0])])
     if any(is_traced(part) or isinstance(part, np.ndarray) for part in parts):

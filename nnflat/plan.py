@@ -11,7 +11,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,6 @@ class Plan:
 
     replay: Replay
     operations: list[Operation]
-    externals: list[Window] = field(default_factory=list)
 
 
 def plan(tape: Tape, results: Sequence[tuple[Window, np.ndarray, str]], forms: Sequence[Form] | None = None,
@@ -213,7 +212,8 @@ def make_replay(tape: Tape, instructions: list[Instruction], temporaries: list[t
     for instruction in instructions:
         instruction.operands = [(number(buffer), offset) for buffer, offset in instruction.operands]
     captured = [(numbers[window.buffer], window.buffer.array, form_of(window, "array"))
-                for window in tape.captured.values() if window.buffer in numbers]
+                for window in tape.captured.values()
+                if window.buffer in numbers and window.buffer.role == "captured"]
     return Replay(
         instructions,
         arguments=arguments,

@@ -17,7 +17,7 @@ from nnflat._replay import Replay
 from nnflat.backward import captured, differentiating, is_inexact, pull_back, variable
 from nnflat.compile import Program, same_bits
 from nnflat.context import TraceError, active, differentiated, entered_errstate, tracing, user_line
-from nnflat.plan import plan
+from nnflat.plan import Plan, plan
 from nnflat.structure import put_together, take_apart
 from nnflat.tape import Tape, Window
 from nnflat.trace import Trace
@@ -172,16 +172,20 @@ def scan(fn: Callable[[Any, Any], tuple[Any, Any]], carry: Any, xs: Any = None, 
 class Body:
     """The planned tape of one row, and the windows and eager arrays of what it takes from outside."""
 
-    replay: Replay
+    plan: Plan
     outside: list[Window]
     arrays: list[np.ndarray]
+
+    @property
+    def replay(self) -> Replay:
+        return self.plan.replay
 
 
 @dataclass(frozen=True, eq=False)
 class Repetition:
     """How a Body is repeated: its operands on the tape around it, and how each moves from row to row."""
 
-    replay: Replay
+    plan: Plan
     rows: int
     moving: int
     carries: int
@@ -206,9 +210,9 @@ def trace_row(trace: Trace, call: Callable[[list[Any]], Any], rows: Sequence[tup
 
 def plan_body(inner: Trace, ends: Sequence[Any], contiguous: Sequence[bool]) -> Body:
     results = [(inner.window(end), as_array(value_of(end)), "array") for end in ends]
-    replay = plan(inner.tape, results, contiguous=contiguous).replay
-    outside = [window for _, window in replay.outer]
-    return Body(replay, outside, [inner.entered[window] for window in outside])
+    planned = plan(inner.tape, results, contiguous=contiguous)
+    outside = [window for _, window in planned.replay.outer]
+    return Body(planned, outside, [inner.entered[window] for window in outside])
 
 
 def repetition(body: Body, rows: int, moving: Sequence[tuple[Window, int]], outside: Sequence[Window],
@@ -226,7 +230,7 @@ def repetition(body: Body, rows: int, moving: Sequence[tuple[Window, int]], outs
         writes += [len(operands) + 1, len(operands) + 2, len(operands) + 3]
         operands += carry
         buffers += [arguments[k], results[k]]
-    return Repetition(body.replay, rows, len(strides), count, operands, strides, buffers, tuple(writes))
+    return Repetition(body.plan, rows, len(strides), count, operands, strides, buffers, tuple(writes))
 
 
 def add_repetition(tape: Tape, name: str, repeated: Repetition, **settings: Any) -> None:
@@ -569,10 +573,9 @@ def pull_scan(fn: Callable[..., Any], form: Any, structure: Any, no_xs: bool, ke
     ys = [i for i in range(ncarries, len(fresh)) if arrived[i] is not None]
 
     def step(state: list[Any], x: Any) -> tuple[list[Any], list[Any]]:
-        carry, values, back = x
+        kept_now, values, back = x
         inside = active()
-        assert inside is not None
-        begun = [variable(inside, value) if moves else value for value, moves in zip(carry, moving, strict=True)]
+        begun = [variable(inside, value) if moves else value for value, moves in zip(kept_now, moving, strict=True)]
         mine = [variable(inside, value) if want else value for value, want in zip(values, wanted, strict=True)]
         with differentiating():
             after, y = fn(put_together(form, iter(begun)),
@@ -584,7 +587,7 @@ def pull_scan(fn: Callable[..., Any], form: Any, structure: Any, no_xs: bool, ke
         return pulled_row(pairs, carried, mine, wanted, shared, state[len(carried):])
 
     rows = ([each[::-1] for each in kept], [end[::-1] for end in ends],
-            [arrived[i][::-1] for i in ys])
+            [back[::-1] for i, back in enumerate(arrived) if i in ys and back is not None])
     state, back = scan(step, [*last, *zeros_of(shared)], rows)
     carries = iter(state[:sum(moving)])
     first = [next(carries) if moves else None for moves in moving]

@@ -16,9 +16,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy._core import umath
+import numpy._core.umath as umath
 
 Rule = Callable[..., Any] | None
+CLIP: Any = vars(umath)["clip"]                # the ufunc behind np.clip
 LN2, LN10 = math.log(2.0), math.log(10.0)
 
 
@@ -189,7 +190,7 @@ RULES: dict[Any, tuple[Rule, ...]] = {
     np.minimum: symmetric(smaller),
     np.fmax: symmetric(larger_number),
     np.fmin: symmetric(smaller_number),
-    umath.clip: (lambda g, y, x, low, high: np.where((x >= low) & (x <= high), g, 0),
+    CLIP: (lambda g, y, x, low, high: np.where((x >= low) & (x <= high), g, 0),
                  lambda g, y, x, low, high: np.where(x < low, g, 0),
                  lambda g, y, x, low, high: np.where(x > high, g, 0)),
     "clip below": (lambda g, y, x, low: np.where(x >= low, g, 0), lambda g, y, x, low: np.where(x < low, g, 0)),
@@ -215,7 +216,7 @@ if hasattr(np, "matvec"):
 # Bounded: a zero cotangent times their derivative is zero. Linear: they let no zero in, either.
 LINEAR = {np.add, np.subtract, np.negative, np.positive}
 BOUNDED = LINEAR | {np.tanh, np.sin, np.cos, np.arctan, np.maximum, np.minimum, np.fmax, np.fmin, np.absolute, np.fabs,
-                    np.sign, np.conjugate, np.hypot, np.logaddexp, np.logaddexp2, umath.clip, "clip below",
+                    np.sign, np.conjugate, np.hypot, np.logaddexp, np.logaddexp2, CLIP, "clip below",
                     "clip above", np.matmul, np.vecdot, "root"}
 
 

@@ -171,7 +171,8 @@ def regression_loss(model: nn.Chain, x: np.ndarray, y: np.ndarray) -> Any:
 
 def fold_in(model: nn.Chain, features: Scaling, target: Scaling | None) -> None:
     """Write the scalings into the first and the last layer."""
-    first, last = model.layers[0], model.layers[-1]
+    layers: list[Any] = list(model.layers)
+    first, last = layers[0], layers[-1]
     first.weight[...] = first.weight / features.scale[:, None]
     first.bias[...] = first.bias - features.shift @ first.weight
     if target is not None:

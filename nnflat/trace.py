@@ -16,7 +16,7 @@ from nnflat._loops import cast_loop
 from nnflat.context import TraceError, differentiated, entered_errstate, user_line
 from nnflat.lower import STRIDE_BITS
 from nnflat.signature import WEAK, loop_signature, reduce_signature
-from nnflat.tape import Tape, Window
+from nnflat.tape import Operation, Tape, Window
 from nnflat.tracer import SERIAL, Node, Tracer, as_array, kind_of, value_of
 from nnflat.values import base_of, byte_offsets, caller, function_name, places_depend_on_values, split, split_results
 
@@ -30,6 +30,7 @@ class Trace:
         self.error: TraceError | None = None
         self.plain: list[tuple[Any, Window]] = []
         self.entered: dict[Window, np.ndarray] = {}
+        self.kept: list[tuple[Operation, Tracer]] | None = None      # what each operation gave, where that is wanted
 
     # operands
 
@@ -90,6 +91,8 @@ class Trace:
         """Record an operation that gave `value` (a tuple: several outputs)."""
         outputs = [self.output(each) for each in value] if type(value) is tuple else [self.output(value)]
         self.add(kind, name, inputs, [each.window for each in outputs], **settings)
+        if self.kept is not None:
+            self.kept += [(self.tape.operations[-1], each) for each in outputs]
         return tuple(outputs) if type(value) is tuple else outputs[0]
 
     def view(self, base: Tracer, value: np.ndarray) -> Tracer:

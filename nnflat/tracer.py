@@ -27,6 +27,10 @@ class Node:
     settings: dict[str, Any]
 
 
+FROZEN = ("or, where the value is part of the program, name the argument in static=, make the captured array "
+          "read-only (flags.writeable = False)")
+
+
 class Tracer:
     """A traced value: to NumPy and to `isinstance` what its eager value is."""
 
@@ -87,7 +91,7 @@ class Tracer:
 
     def __bool__(self) -> bool:
         raise current().fail("a branch on a traced value",
-                                 "np.where(condition, a, b); or name the argument in static=")
+                                 f"np.where(condition, a, b); {FROZEN}")
 
     def __float__(self) -> float:
         raise current().fail("a traced value as a Python number",
@@ -97,7 +101,7 @@ class Tracer:
 
     def __index__(self) -> int:
         raise current().fail("a traced value as an index or a size",
-                                 "np.take(x, i) for x[i]; or name the argument in static=")
+                                 f"np.take(x, i) for x[i]; {FROZEN}")
 
     def __setitem__(self, index: Any, value: Any) -> None:
         raise current().fail("an assignment to elements of a traced value", "np.where or np.concatenate")
@@ -152,14 +156,14 @@ def operate(trace: Any, python: Callable[..., Any], ufunc: np.ufunc, inputs: tup
 
 CHECKED = {np.add, np.subtract, np.multiply, np.negative, np.absolute, np.power, np.left_shift, np.right_shift}
 WITH_REMAINDER = {np.floor_divide, np.remainder, np.divmod}
-COMPLEX = {np.multiply, np.divide, np.power}
+COMPLEX = {np.multiply, np.divide, np.power, *COMPARE.values()}
 
 
 def own_arithmetic(ufunc: np.ufunc, inputs: Sequence[Any]) -> bool:
     """Whether these scalars are computed otherwise than by the loop.
 
-    Integers warn when they overflow, divisions with a remainder raise other flags, complex64 rounds otherwise, and
-    Python numbers are Python's.
+    Integers warn when they overflow, divisions with a remainder and comparisons of complex numbers raise other flags,
+    complex64 rounds otherwise, and Python numbers are Python's.
     """
     values = [value_of(x) for x in inputs]
     if ufunc in WITH_REMAINDER or not any(isinstance(x, np.generic) for x in values):

@@ -18,12 +18,12 @@ import functools
 import operator
 import types
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Hashable, ItemsView, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import Callable, Hashable, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
 from typing import Any
 
 import numpy as np
 
-from nnflat._foreign import foreign_array
+from nnflat._foreign import defines, foreign_array
 from nnflat._walk import Watch, Way
 
 Path = tuple[Hashable, ...]
@@ -89,34 +89,47 @@ class Flattened:
 # ---- the classes of nodes ----------------------------------------------------------------------------------------
 
 
-def _attribute_names(node: object) -> Iterator[str]:
-    for cls in reversed(type(node).__mro__):
-        slots = cls.__dict__.get("__slots__", ())
+def _slot_names(cls: type) -> Iterator[str]:
+    for base in reversed(cls.__mro__):
+        slots = base.__dict__.get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
             if name.startswith("__") and not name.endswith("__"):
-                name = f"_{cls.__name__.lstrip('_')}{name}"
-            if name not in ("__dict__", "__weakref__") and hasattr(node, name):
+                name = f"_{base.__name__.lstrip('_')}{name}"
+            if name not in ("__dict__", "__weakref__"):
                 yield name
-    yield from getattr(node, "__dict__", ())
 
 
 def attributes(node: object) -> dict[str, Any]:
     """Return the attributes of an object itself: its `__slots__`, then its `__dict__`, in order."""
-    return {name: getattr(node, name) for name in _attribute_names(node)}
+    slots = {name: getattr(node, name) for name in _slot_names(type(node)) if hasattr(node, name)}
+    return slots | getattr(node, "__dict__", {})
+
+
+def _set_attributes(node: Any, children: dict) -> Any:
+    slots = set(_slot_names(type(node)))
+    for name, child in children.items():
+        if name in slots:
+            object.__setattr__(node, name, child)
+        else:
+            node.__dict__[name] = child
+    return node
 
 
 def _rebuild_attributes(cls: type, children: dict, aux: None) -> object:
-    node: object = object.__new__(cls)
-    for name, child in children.items():
-        object.__setattr__(node, name, child)
-    return node
+    return _set_attributes(object.__new__(cls), children)
+
+
+def _rebuild_namedtuple(cls: type, children: dict, aux: None) -> object:
+    values = list(children.values())
+    fields = len(cls._fields)  # type: ignore[attr-defined]
+    return _set_attributes(tuple.__new__(cls, values[:fields]), dict(list(children.items())[fields:]))
 
 
 _LIST = NodeType(children=enumerate, rebuild=lambda cls, children, aux: cls(children.values()))
 _TUPLE = dataclasses.replace(_LIST, frozen=True)
 _NAMEDTUPLE = NodeType(
-    children=lambda node: zip(node._fields, node, strict=True),
-    rebuild=lambda cls, children, aux: tuple.__new__(cls, children.values()),
+    children=lambda node: {**dict(zip(node._fields, node, strict=True)), **getattr(node, "__dict__", {})},
+    rebuild=_rebuild_namedtuple,
     frozen=True,
 )
 _MAPPING = NodeType(children=dict, rebuild=lambda cls, children, aux: cls(children))
@@ -149,11 +162,11 @@ def _protocol(frozen: bool) -> NodeType:
 
 
 def _by_nature(cls: type) -> NodeType | None:
-    if hasattr(cls, "__tree_children__"):
+    if defines(cls, "__tree_children__"):
         return _protocol(getattr(cls, "__tree_frozen__", False))
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
         return _NAMEDTUPLE
-    if dataclasses.is_dataclass(cls):
+    if defines(cls, "__dataclass_fields__") and not _keeps_items(cls):
         return _FROZEN_ATTRIBUTES if cls.__dataclass_params__.frozen else _ATTRIBUTES  # type: ignore[attr-defined]
     return None
 
@@ -169,14 +182,18 @@ def node_type(cls: type) -> NodeType | None:
 
 def children_of(node: object, kind: NodeType) -> dict:
     """Return the children of a node, key -> child, as a dict of their own."""
-    return dict(kind.children(node))
+    given = kind.children(node)
+    pairs = list(given.items() if isinstance(given, Mapping) else given)
+    children = dict(pairs)
+    if len(children) < len(pairs):
+        raise ValueError(f"a {type(node).__qualname__} has two children of one key: {[key for key, _ in pairs]}")
+    return children
 
 
 IMMUTABLE = (
     type(None), bool, int, float, complex, str, bytes, type, range, slice, type(Ellipsis),
     np.generic, np.dtype, np.ufunc, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType,
 )  # fmt: skip
-_ATOMS = (*IMMUTABLE, np.random.Generator, np.random.RandomState, np.random.BitGenerator)
 
 
 def register(
@@ -184,7 +201,7 @@ def register(
     *,
     children: Callable[[Any], Any] | None = None,
     rebuild: Callable[[dict], Any] | None = None,
-    static: tuple[str, ...] | str = (),
+    static: Iterable[str] = (),
 ) -> Any:
     """Make a class a node of trees; use it as a call or as a decorator.
 
@@ -198,7 +215,7 @@ def register(
     children, rebuild : callable, optional
         `children(node)` gives a dict (or pairs) of key -> child; `rebuild(children)` makes a node of such a dict.
         Both or none. They hold for this very class.
-    static : tuple of str
+    static : iterable of str
         The attributes (or keys) that are no parameters, whatever is in them. They are not looked into.
 
     Raises
@@ -239,15 +256,25 @@ def registered() -> list[type]:
 def _refuse_registration(cls: type, children: object, rebuild: object) -> None:
     if not isinstance(cls, type):
         raise TypeError(f"register needs a class; got {cls!r}")
-    taken = issubclass(cls, (np.ndarray, *_ATOMS)) or cls.__module__ == "builtins" or cls in _BUILTIN
-    if taken or foreign_array(cls):
+    if _taken(cls) or foreign_array(cls):
         raise TypeError(f"{cls.__qualname__} cannot be registered as a node: it is a leaf, a static or built in")
     if (children is None) != (rebuild is None):
         raise TypeError(f"register({cls.__qualname__}) needs both children= and rebuild=, or neither")
-    if children is None and _by_nature(cls) is None and issubclass(cls, (dict, list, tuple, set, frozenset, deque)):
+    if children is None and _by_nature(cls) is None and _keeps_items(cls):
         raise TypeError(
             f"register({cls.__qualname__}) needs children= and rebuild=: it keeps items beside its attributes"
         )
+
+
+def _taken(cls: type) -> bool:
+    """Whether a class has its meaning already: it is built in, or NumPy's."""
+    own = cls.__module__.partition(".")[0] in ("builtins", "numpy")
+    return own or cls in _BUILTIN or issubclass(cls, (np.ndarray, *IMMUTABLE))
+
+
+def _keeps_items(cls: type) -> bool:
+    """Whether objects of a class hold more than their attributes."""
+    return issubclass(cls, (dict, list, tuple, set, frozenset, deque))
 
 
 # ---- the walk ----------------------------------------------------------------------------------------------------
@@ -259,7 +286,10 @@ def flatten(tree: object, where: Callable[[Path, np.ndarray], bool] | None = Non
     Arrays of inexact dtype for which `where(path, leaf)` is false are statics, too.
     """
     flat = Flattened(Static(0), [], [], [], [], where)
-    flat.structure = _visit(tree, (), flat, {})
+    try:
+        flat.structure = _visit(tree, (), flat, {})
+    except RecursionError:
+        raise ValueError("the tree is too deep for what is left of Python's recursion limit here") from None
     return flat
 
 
@@ -298,6 +328,8 @@ def _visit_array(array: np.ndarray, path: Path, flat: Flattened) -> Leaf | Stati
     kind, cls = array.dtype.kind, array.__class__
     if kind == "O":
         raise TypeError(f"{format_path(path)} is an object array; a leaf needs numbers")
+    if array.dtype.isbuiltin == 2:
+        raise TypeError(f"{format_path(path)} is {array.dtype}, which is not NumPy's own; a leaf needs a dtype that is")
     plain = cls is np.ndarray or cls is np.memmap
     if not plain and (kind in "fc" or issubclass(cls, (np.ma.MaskedArray, np.matrix))):
         raise TypeError(f"{format_path(path)} is a {cls.__name__}; a leaf needs a plain array (np.asarray)")
@@ -327,9 +359,14 @@ def watch(tree: object, paths: list[Path]) -> tuple[Watch | None, list[Path]]:
             if above not in nodes:
                 kind = node_type(type(node))
                 children = children_of(node, kind) if kind else {}
-                nodes[above] = kind, children, {key: position for position, key in enumerate(children)}
+                plain = kind is not None and (kind.children is attributes or type(node) in _BUILTIN)
+                again = children if plain or kind is None else children_of(node, kind)  # made anew at each call?
+                positions = {
+                    key: position for position, key in enumerate(children) if again.get(key) is children[key]
+                }
+                nodes[above] = kind, children, positions
             kind, children, positions = nodes[above]
-            if here not in links and kind is not None and not kind.frozen:
+            if here not in links and kind is not None and not kind.frozen and key in positions:
                 plain = kind.children is attributes or type(node) in _BUILTIN
                 links[here] = node, positions[key], key, children[key], None if plain else kind.children
             node = children[key]
@@ -370,7 +407,7 @@ def _passage(node: Node) -> tuple[str, Callable | None, Callable | None]:
         raise TypeError(f"{node.cls.__qualname__} is no class of nodes here: nnflat.tree.register it")
     if node.cls in (dict, list, tuple):
         return node.cls.__name__, None, None
-    access = "tuple" if kind is _NAMEDTUPLE else "dict" if node.cls in _BUILTIN else "children"
+    access = "dict" if node.cls in _BUILTIN else "children"
     return access, kind.children, functools.partial(_rebuild, kind, node.cls, node.aux)
 
 
@@ -382,7 +419,7 @@ def _rebuild(kind: NodeType, cls: type, aux: Any, children: dict) -> Any:
 
 
 def _refuse_hidden_arrays(value: object, path: Path) -> None:
-    if isinstance(value, _ATOMS):
+    if _holds_nothing(value):
         return
     if hint := foreign_array(type(value)):
         raise TypeError(f"{format_path(path)} is a {type(value).__name__}, which is no NumPy array: {hint}")
@@ -390,10 +427,19 @@ def _refuse_hidden_arrays(value: object, path: Path) -> None:
         raise TypeError(f"{format_path(path)} is an iterator, which can be walked only once: make it a list")
     if (inside := _first_array(value)) is not None:
         name = type(value).__qualname__
+        options = ", children=, rebuild=" if _keeps_items(type(value)) else ""
+        advice = "use a dict or list instead" if _taken(type(value)) else f"nnflat.tree.register({name}{options})"
         raise TypeError(
             f"{format_path(path)} is a {name} that holds an array at {format_path((*path, *inside))}, but {name} is no"
-            f" class of nodes: nnflat.tree.register({name}), or name it in static= where it is no parameter"
+            f" class of nodes: {advice}, or name it in static= where it is no parameter"
         )
+
+
+def _holds_nothing(value: object) -> bool:
+    """Whether a static is known to hold no parameter: a plain value, a function, a generator of random numbers."""
+    if isinstance(value, (types.MethodType, types.BuiltinFunctionType)):
+        return isinstance(value.__self__, types.ModuleType | None)
+    return isinstance(value, IMMUTABLE) or type(value).__module__.startswith("numpy.random")
 
 
 def _first_array(value: object) -> Path | None:
@@ -404,7 +450,7 @@ def _first_array(value: object) -> Path | None:
         path, item = todo.popleft()
         if isinstance(item, np.ndarray) or foreign_array(type(item)):
             return path
-        if id(item) in seen or isinstance(item, _ATOMS):
+        if id(item) in seen or _holds_nothing(item):
             continue
         seen.add(id(item))
         todo.extend(((*path, key), child) for key, child in _contents(item))
@@ -412,6 +458,8 @@ def _first_array(value: object) -> Path | None:
 
 
 def _contents(item: Any) -> Iterator[tuple[Hashable, Any]]:
+    if isinstance(item, (types.MethodType, types.BuiltinFunctionType)):
+        yield "__self__", item.__self__
     if isinstance(item, functools.partial):
         yield from (("args", item.args), ("keywords", item.keywords))
     if isinstance(item, (dict, types.MappingProxyType)):

@@ -10,6 +10,11 @@ from programs import DTYPES, LAYOUTS, REFUSALS, SHAPES, Program, array, make_pro
 
 import nnflat as nf
 
+NUMBERS = [(0.75, -1.25), (3, -2), (True, False), (2j, 1.5), (np.float32(1.5), np.float32(-0.1)),
+           (np.float64(0.1), np.float64(3)), (np.int8(3), np.int8(-5)), (np.True_, np.False_),
+           (np.complex64(1 + 2j), np.complex64(-1j)), (np.uint64(7), np.uint64(2**63)),
+           (np.float16(0.3), np.float16(2))]
+
 
 def random_case(rng: Any, length: int) -> tuple[Program, list[Any], list[Any]]:
     """Make a program, the arguments that it was made on, and others of the same form."""
@@ -21,9 +26,10 @@ def random_case(rng: Any, length: int) -> tuple[Program, list[Any], list[Any]]:
         forms.append((dtype, shape if rng.randrange(3) else rng.choice(SHAPES), layout))
     first = [array(rng, *form, rng.randrange(2**32)) for form in forms]
     second = [array(rng, *form, rng.randrange(2**32)) for form in forms]
-    if not rng.randrange(4):
-        first.append(0.75)
-        second.append(-1.25)
+    if not rng.randrange(3):
+        pair = rng.choice(NUMBERS)
+        first.append(pair[0])
+        second.append(pair[1])
     return make_program(rng, first, length), first, second
 
 
@@ -38,6 +44,23 @@ def check(program: Program, arguments: list[Any], others: list[Any]) -> None:
             raise given
         compare(given, expected)
         assert ours == theirs, f"warnings {ours} where NumPy has {theirs}"
+
+
+def check_rows(program: Program, rows: list[list[Any]]) -> None:
+    """vmap of a program gives the rows of a loop of calls."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
+        warnings.filterwarnings("ignore", "Mean of empty|Degrees of freedom|invalid value|divide by zero")
+        columns = [np.stack(column) for column in zip(*rows, strict=True)]
+        try:
+            expected = [program(*row) for row in zip(*columns, strict=True)]
+        except REFUSALS:
+            return
+        given = nf.vmap(program, 0)(*columns)
+        for i, result in enumerate(given):
+            for row, wanted in zip(result, expected, strict=True):
+                assert row.dtype == np.asarray(wanted[i]).dtype
+                assert without_nan_signs(np.asarray(row)) == without_nan_signs(np.asarray(wanted[i]))
 
 
 def recorded(function: Any, args: list[Any]) -> tuple[Any, set[Any]]:

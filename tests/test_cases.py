@@ -188,7 +188,7 @@ def test_c35_models_in_another_order_are_never_swapped():
     "model", [[count(2), count(1)], ({"a": count(2)}, {"a": count(1)}), [Affine(count(2), count(1))], [[[[count(3)]]]]]
 )
 def test_c37_any_container_works(model):
-    flat, layout, again = round_trip(model)
+    flat, _, again = round_trip(model)
     assert flat.size == 3
     assert reference.containers(again) == reference.containers(model)
 
@@ -355,13 +355,13 @@ def test_c67_column_major_leaves_are_right(shape):
 
 
 def test_c69_a_broadcast_leaf_is_refused():
-    with pytest.raises(ValueError, match="layers.w has stride 0"):
+    with pytest.raises(ValueError, match=r"layers\.w has stride 0"):
         nf.destructure({"layers": {"w": np.broadcast_to(count(3), (4, 3))}})
 
 
 @pytest.mark.parametrize("value", [None, 5 * count(2), np.array([9])])
 def test_c75_gradients_of_statics_are_not_copied_through(value):
-    flat, layout = nf.destructure({"w": count(1), "frozen": count(2)}, where=lambda path, leaf: path != ("frozen",))
+    layout = nf.Layout.of({"w": count(1), "frozen": count(2)}, where=lambda path, leaf: path != ("frozen",))
     assert layout.flatten_grad({"w": count(1), "frozen": value}).tolist() == [1]
 
 

@@ -230,11 +230,12 @@ def test_info_prints_the_arrays_the_ties_the_total_and_the_meta(tied, capsys):
     assert main(["info", str(tied)]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == [f"{tied}:", "safetensors,", "by", "nnflat", nf.__version__]
-    assert lines[1] == ["path", "shape", "dtype", "offset"]
+    assert lines[1] == ["path", "shape", "dtype", "byte"]
     assert lines[2][:4] == ["a", "(2,", "3)", "F32"]
     assert lines[3:] == [
         ["total", "6"],
         ["b", "is", "a,", "axes", "[1,", "0]"],
+        ["dict(a:", "array,", "b:", "array)"],
         ["fitness", "3.5"],
         ["by", "hand"],
     ]

@@ -139,6 +139,22 @@ def test_what_is_computed_from_captured_arrays_alone_is_not_frozen():
     assert np.array_equal(program(X), helper(X))
 
 
+def test_captured_integers_and_masks_are_live_too_unless_they_are_read_only():
+    index, mask = np.array([0, 2]), np.array([True, False, True, False])
+    program = nf.compile(lambda x: (x[index + 1], x * (~mask)[:, None]))
+    for _ in range(2):
+        given = program(X)
+        assert np.array_equal(given[0], X[index + 1])
+        assert np.array_equal(given[1], X * (~mask)[:, None])
+        index += 1
+        mask[:] = ~mask
+        index %= 3
+    with pytest.raises(TraceError, match="read-only"):
+        nf.compile(lambda x: x[mask])(X)
+    mask.flags.writeable = False
+    assert np.array_equal(nf.compile(lambda x: x[mask])(X), X[mask])
+
+
 def test_methods_partials_and_defaults_capture_too():
     class Scaler:
         def __init__(self):
@@ -354,7 +370,7 @@ def test_a_tape_that_is_not_numpy_to_the_bit_stays_eager_with_a_warning(monkeypa
     monkeypatch.setattr("nnflat.trace.loop_signature", lambda ufunc, inputs, value: "ff->f")
     monkeypatch.setattr("nnflat.lower.find_loop", lambda ufunc, signature: nf._loops.ufunc_loop(np.subtract, "ff->f"))
     program = nf.compile(lambda x: x + x)
-    with pytest.warns(RuntimeWarning, match="stays eager"):
+    with pytest.warns(RuntimeWarning, match=r"stays eager \(add, test_compile\.py, line"):
         first = program(X)
     assert np.array_equal(first, X + X)
     assert np.array_equal(program(X), X + X)

@@ -137,7 +137,10 @@ def test_transposes_around_the_size_of_a_tile_are_right(dtype):
         assert np.array_equal(load(-values.reshape(-1), leaf), -values)
 
 
-@pytest.mark.parametrize(("leaf", "flat"), list(itertools.permutations("efdg", 2)) + [("F", "d"), ("D", "f"), ("F", "e")])
+CASTS = [*itertools.permutations("efdg", 2), ("F", "d"), ("D", "f"), ("F", "e")]
+
+
+@pytest.mark.parametrize(("leaf", "flat"), CASTS)
 def test_transposes_with_a_cast_are_right(leaf, flat):
     for rows, columns in itertools.product([1, 2, 33, 65], [1, 31, 64, 67]):
         values = np.asfortranarray((np.arange(rows * columns) % 2039).astype(leaf).reshape(rows, columns) / 7)

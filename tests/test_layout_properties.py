@@ -22,7 +22,7 @@ import nnflat as nf
 from nnflat import tree
 
 DTYPES = ["e", "f", "d", "g", "F", "D", ">e", ">f4", ">f8", ">c8"]
-SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 65504.0, 65519.0, 65520.0, 2.0**-24, 2.0**-25, 6e-8, 1e-42, 3e38, 4e38, 1e300]
+SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 65504.0, 65519.0, 65520.0, 2.0**-24, 2.0**-25, 6e-8, 1e-42, 4e38, 1e300]
 SHAPES = [(3,), (), (2, 3), (1,), (0,), (3, 2, 2), (2, 2), (4, 1), (1, 3, 1), (2, 0), (3, 3), (1, 1), (2, 3, 4), (1, 4)]
 KINDS = ["list", "dict", "tuple", "ordered", "default", "pair", "affine", "slots", "protocol"]
 STATICS = [None, 1, 2.5, "text", np.tanh, np.float64(1), np.array([1, 2]), np.array([True]), np.array(["a"])]
@@ -95,7 +95,7 @@ def contain(kind: str, ends: list) -> Any:
         return {"pair": zoo.Pair, "affine": zoo.Affine, "slots": zoo.Slotted}[kind](first, second)
     if kind in ("protocol", "pair", "affine", "slots"):
         return zoo.Stack(*ends)
-    names = {f"key {index}" if index % 2 else f"k{index}": end for index, end in reversed(list(enumerate(ends)))}
+    names = {f"key {index}" if index % 2 else f"k{index}": ends[index] for index in reversed(range(len(ends)))}
     return {"dict": dict, "ordered": OrderedDict, "default": lambda items: defaultdict(list, items)}[kind](names)
 
 
@@ -145,11 +145,11 @@ def test_round_trips_are_exact(model, seed):
         again = layout.restructure(flat)
     assert reference.same(flat, reference.destructure(model))
     assert reference.containers(again) == reference.containers(model)
-    narrow = dict(reference.items(model))
-    assert equal(again, narrow)
+    assert equal(again, dict(reference.items(model)))
     assert nf.Layout.of(again).ties == layout.ties
-    assert [mine.flags.f_contiguous or not its.flags.f_contiguous
-            for (_, mine), its in zip(reference.items(again), narrow.values(), strict=True)].count(False) == 0  # fmt: skip
+    for (_, mine), (_, its) in zip(reference.items(again), reference.items(model), strict=True):
+        assert mine.flags.c_contiguous or not its.flags.c_contiguous
+        assert mine.flags.f_contiguous or not its.flags.f_contiguous
     assert reference.memory(model) == before
     for (path, mine), (other, its) in zip(reference.statics(again), reference.statics(model), strict=True):
         assert path == other
@@ -172,13 +172,13 @@ def test_a_layout_is_a_value(model, seed):
         assert leaf.size == 0 or layout[layout.path_of(where.start)] == where
 
 
-@given(model=trees(), seed=seeds, real=st.sampled_from(["e", "f", "d", "g", "F", "D"]), given_dtype=st.sampled_from(DTYPES))
-def test_casts_are_numpys_own_in_place_and_fresh(model, seed, real, given_dtype):
+@given(model=trees(), seed=seeds, real=st.sampled_from("efdgFD"), taken=st.sampled_from(DTYPES))
+def test_casts_are_numpys_own_in_place_and_fresh(model, seed, real, taken):
     layout = nf.Layout.of(model, dtype=real)
     with np.errstate(all="raise"):
         made = layout.destructure(model)
     assert reference.same(made, reference.destructure(model, real))
-    flat = vector(layout.size, real if np.dtype(given_dtype).kind == "c" else given_dtype, seed)
+    flat = vector(layout.size, real if np.dtype(taken).kind == "c" else taken, seed)
     if flat.dtype.kind == "c":
         for dtype, where in zip(layout.dtypes, map(layout.__getitem__, layout.paths), strict=True):
             if dtype.kind == "f":
@@ -220,7 +220,7 @@ def test_views_share_and_copies_do_not(model, seed):
     layout = layout if dtypes == {layout.dtype} else layout.astype(np.float64)
     flat = vector(layout.size, layout.dtype, seed)
     view, copy = layout.view(flat), layout.restructure(flat)
-    assert equal(view, {path: leaf for path, leaf in reference.items(copy)})
+    assert equal(view, dict(reference.items(copy)))
     flat[:] = 3
     assert all(np.all(leaf == leaf.dtype.type(3) + (3j if leaf.dtype.kind == "c" and layout.dtype.kind == "f" else 0))
                for _, leaf in reference.items(view))  # fmt: skip
@@ -247,7 +247,7 @@ def wrong_vector(layout: nf.Layout, kind: str) -> Any:
     }[kind]
 
 
-VECTORS = ["short", "long", "column", "integers", "list", "none", "imaginary"]
+VECTORS = ["short", "long", "column", "integers", "list", "none", "masked", "imaginary"]
 
 
 @fewer

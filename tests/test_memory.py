@@ -12,7 +12,7 @@ import nnflat as nf
 
 CALLS = 1_000
 SPARE = 64  # blocks and bytes a kind of call may keep once (caches)
-KINDS = ["tied_by_transpose", "mixed", "nested", "protocol", "registered"]
+KINDS = ["tied_by_transpose", "mixed", "protocol"]
 ANIMALS = {
     "dense": zoo.dense,
     "longdouble": zoo.longdouble,

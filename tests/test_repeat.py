@@ -1,7 +1,14 @@
 """vmap and scan: the bits of a loop of calls, eager or on a tape, nested, on threads."""
 
+import pickle
+import random
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from law import check_rows
+from programs import array, make_program
 
 import nnflat as nf
 
@@ -12,6 +19,15 @@ X = RNG.standard_normal((6, 4)).astype(np.float32)
 
 def policy(w1, b1, w2, x):
     return np.tanh(np.tanh(x @ w1 + b1) @ w2)
+
+
+@settings(max_examples=settings.default.max_examples // 20)
+@given(st.integers(0, 2**32), st.integers(1, 8))
+def test_vmap_of_a_random_program_gives_the_bits_of_a_loop(seed, length):
+    rng = random.Random(seed)
+    forms = [(rng.choice("?ldfeFD"), rng.choice([(), (1,), (7,), (3, 4), (4, 1), (33,)])) for _ in range(2)]
+    rows = [[array(rng, *form, "C", rng.randrange(2**32)) for form in forms] for _ in range(3)]
+    check_rows(make_program(rng, rows[0], length), rows)
 
 
 def loop(fn, *columns):
@@ -143,6 +159,24 @@ def test_vmap_of_scan_evaluates_candidates_over_time():
     expected = [run(weight, xs) for weight in weights]
     assert np.array_equal(given[0], np.stack([last for last, _ in expected]))
     assert np.array_equal(given[1], np.stack([ys for _, ys in expected]))
+
+
+def test_explain_shows_the_tape_inside():
+    text = nf.vmap(lambda x: np.tanh(x) + 1, 0).explain(X)
+    assert "6 times the tape below" in text
+    assert "    0 ufunc    tanh" in text
+    assert "48 flops" in text
+
+
+def test_a_mapped_program_can_be_pickled():
+    mapped = pickle.loads(pickle.dumps(nf.vmap(policy, 0, threads=2)))
+    assert mapped(W1, B1, W2, X).tobytes() == loop(policy, W1, B1, W2, X).tobytes()
+
+
+def test_programs_of_one_function_and_axes_share_their_traces():
+    nf.vmap(policy, 0)(W1, B1, W2, X)
+    assert len(nf.vmap(policy, 0).traces.plans) >= 1
+    assert len(nf.vmap(policy, (0, 0, 0, 0)).traces.plans) == 0
 
 
 def test_an_operation_without_a_loop_works_inside():

@@ -1,6 +1,8 @@
 """Many threads: on their own models, on one layout, on one bound tree, with and without the interpreter's lock."""
 
+import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ import zoo
 import nnflat as nf
 
 THREADS = 8
-CALLS = 2_000
+CALLS = 8_000  # over all animals: eight threads and two verbs make 128,000 calls a test
 
 
 def run(work):
@@ -102,6 +104,33 @@ def test_large_copies_on_threads_are_right():
             assert np.array_equal(bound.store(), flat)
 
     run(work)
+
+
+def test_another_thread_runs_while_a_large_leaf_is_copied():
+    model = [np.zeros((1500, 1500), np.float32, order="F")]
+    flat, layout = nf.destructure(model)
+    bound, counted, done = layout.bind(model), [0], threading.Event()
+
+    def count():
+        while not done.is_set():
+            counted[0] += 1
+            time.sleep(0)
+
+    interval = sys.getswitchinterval()
+    other = threading.Thread(target=count)
+    other.start()
+    sys.setswitchinterval(1000)  # from here on a thread runs only where another lets go of the lock
+    try:
+        progress = []
+        for _ in range(100):
+            before = counted[0]
+            bound.load(flat)
+            progress.append(counted[0] - before)
+    finally:
+        sys.setswitchinterval(interval)
+        done.set()
+        other.join()
+    assert any(progress)
 
 
 def test_a_leaf_that_is_re_bound_by_another_thread_is_refused_or_followed():

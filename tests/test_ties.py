@@ -7,13 +7,6 @@ from zoo import count
 
 import nnflat as nf
 
-BLOCK = np.arange(240.0)
-
-
-def block(*shape):
-    return count(*shape)
-
-
 TIED = {
     "the same object": lambda a: a,
     "a full slice": lambda a: a[:],
@@ -30,13 +23,13 @@ TIED = {
     "from its buffer": lambda a: np.frombuffer(a.data, a.dtype).reshape(a.shape) if a.flags.c_contiguous else a,
 }
 OWNERS = {
-    "C": lambda: block(2, 3, 4),
-    "Fortran": lambda: np.asfortranarray(block(2, 3, 4)),
-    "strided": lambda: block(4, 6, 8)[::2, ::2, ::2],
-    "negative": lambda: block(2, 3, 4)[::-1, :, ::-1],
-    "equal sides": lambda: block(3, 3, 3),
-    "unit axes": lambda: block(1, 3, 1),
-    "one element": lambda: block(1, 1, 1),
+    "C": lambda: count(2, 3, 4),
+    "Fortran": lambda: np.asfortranarray(count(2, 3, 4)),
+    "strided": lambda: count(4, 6, 8)[::2, ::2, ::2],
+    "negative": lambda: count(2, 3, 4)[::-1, :, ::-1],
+    "equal sides": lambda: count(3, 3, 3),
+    "unit axes": lambda: count(1, 3, 1),
+    "one element": lambda: count(1, 1, 1),
 }
 
 
@@ -79,11 +72,11 @@ UNTIED = {
 @pytest.mark.parametrize("part", UNTIED.values(), ids=UNTIED.keys())
 @pytest.mark.parametrize("first", [True, False])
 def test_any_other_overlap_is_an_error_that_names_both_paths(part, first):
-    whole = block(2, 3, 4)
+    whole = count(2, 3, 4)
     model = {"one": whole, "between": count(2), "other": part(whole)}
     if not first:
         model = dict(reversed(model.items()))
-    with pytest.raises(ValueError, match="(one and other|other and one) overlap in memory"):
+    with pytest.raises(ValueError, match=r"(one and other|other and one) overlap in memory"):
         nf.destructure(model)
 
 
@@ -100,7 +93,7 @@ APART = {
 
 @pytest.mark.parametrize("split", APART.values(), ids=APART.keys())
 def test_windows_of_one_block_that_share_no_cell_are_separate(split):
-    model = split(block(4, 6))
+    model = split(count(4, 6))
     flat, layout = nf.destructure(model)
     assert layout.ties == {}
     assert layout.size == sum(leaf.size for leaf in model)
@@ -171,3 +164,23 @@ def test_many_columns_of_one_matrix_are_separate_leaves():
     matrix = count(3, 200)
     flat, _ = nf.destructure([matrix[:, index] for index in range(200)])
     assert flat.tolist() == matrix.T.reshape(-1).tolist()
+
+
+def test_a_window_that_cannot_fit_its_cells_overlaps_itself_without_being_counted():
+    windows = np.lib.stride_tricks.sliding_window_view(np.zeros(2_000_000), 100, writeable=True)
+    with pytest.raises(ValueError, match="overlaps itself"):
+        nf.Layout.of([windows])
+
+
+def test_what_where_leaves_out_may_overlap_and_repeat():
+    cells = np.zeros(6)
+    model = {"w": np.ones(2), "m": np.broadcast_to(0.0, 3), "a": cells[:4], "b": cells[2:], "i": np.arange(4)[::-1]}
+    layout = nf.Layout.of(model, where=lambda path, leaf: path == ("w",))
+    assert list(layout) == ["w"]
+
+
+def test_what_where_leaves_out_may_not_share_memory_with_what_it_takes():
+    cells = np.zeros(6)
+    for left in (cells, cells[1:3], cells[:4].reshape(2, 2).T):
+        with pytest.raises(ValueError, match="take both or none"):
+            nf.Layout.of({"taken": cells[:4], "left": left}, where=lambda path, leaf: path == ("taken",))

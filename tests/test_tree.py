@@ -1,6 +1,9 @@
 """Walking trees: what is a node, a leaf, a static; what is refused; the verbs."""
 
+import dataclasses
 import functools
+import inspect
+import sys
 import threading
 import types
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
@@ -624,3 +627,115 @@ def test_different_paths_have_different_names():
     keys = ["a", "a.b", "[0]", 0, "0", "", "b", None, "None", ("a",), 1.5]
     paths = [(one, two) for one in keys for two in keys] + [(one,) for one in keys]
     assert len({tree.format_path(path) for path in paths}) == len(paths)
+
+
+# ---- classes with more than one nature ---------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Output(OrderedDict):
+    scale: float = 1.0
+
+
+@dataclasses.dataclass
+class Stack(list):
+    scale: float = 1.0
+
+
+@pytest.mark.parametrize("cls", [Output, Stack])
+def test_a_dataclass_that_keeps_items_is_refused_where_they_are_arrays(cls):
+    node = cls()
+    node.update(w=count(3)) if cls is Output else node.append(count(3))
+    with pytest.raises(TypeError, match=f"is a {cls.__name__} that holds an array at .*children=, rebuild="):
+        tree.leaves({"a": node})
+
+
+class Pair(namedtuple("Pair", "a b")):
+    """A namedtuple with attributes beside its fields."""
+
+
+def test_attributes_of_a_namedtuple_are_children_and_come_back():
+    pair = Pair(count(1), 2)
+    pair.extra = count(3)
+    assert [tree.format_path(path) for path, _ in tree.items(pair)] == ["a", "extra"]
+    made = tree.map(np.negative, pair)
+    assert type(made) is Pair
+    assert (made.a.tolist(), made.b, made.extra.tolist()) == ([-1], 2, [-1, -2, -3])
+    flat, layout = nf.destructure(pair)
+    assert layout.restructure(flat, out=pair) is pair
+    with pytest.raises(ValueError, match="extra"):
+        layout.restructure(flat, out=Pair(count(1), 2))
+
+
+def test_a_bound_method_of_an_object_with_arrays_is_refused():
+    @tree.register
+    class Model:
+        def __init__(self):
+            self.w = count(2)
+            self.call = self.sum
+
+        def sum(self):
+            return self.w.sum()
+
+    with pytest.raises(TypeError, match=r"call is a method that holds an array at call\.__self__\.w"):
+        tree.leaves(Model())
+    with pytest.raises(TypeError, match="__self__"):
+        tree.leaves({"f": count(2).sum})
+    assert tree.leaves({"f": np.tanh, "g": len, "h": np.random.default_rng(0).normal}) == []
+
+
+def test_two_children_of_one_key_are_refused():
+    class Twice:
+        pass
+
+    tree.register(Twice, children=lambda node: [("w", count(1)), ("w", count(2))], rebuild=lambda children: Twice())
+    with pytest.raises(ValueError, match="two children of one key"):
+        tree.leaves(Twice())
+
+
+def test_two_paths_of_one_printed_name_are_refused():
+    class Key(str):
+        def __hash__(self):
+            return 1
+
+        def __eq__(self, other):
+            return self is other
+
+        def __repr__(self):
+            return "'key'"
+
+    with pytest.raises(ValueError, match="printed name of two paths"):
+        nf.Layout.of({Key("a b"): count(1), Key("a b"): count(2)})
+
+
+def test_a_property_over_an_attribute_of_its_name_is_passed_by():
+    @tree.register
+    class Model:
+        def __init__(self):
+            self.__dict__["w"] = count(2)
+
+        @property
+        def w(self):
+            raise AssertionError
+
+    flat, layout = nf.destructure(Model())
+    assert layout.restructure(2 * flat).__dict__["w"].tolist() == [2, 4]
+
+
+def test_a_metaclass_that_has_every_attribute_makes_no_node():
+    class Meta(type):
+        def __getattr__(cls, name):
+            return lambda *args: {}
+
+    class Anything(metaclass=Meta):
+        pass
+
+    assert tree.leaves([Anything(), count(1)])[0].tolist() == [1]
+
+
+def test_a_tree_met_deep_in_the_stack_is_a_clear_error():
+    def deeper(levels):
+        return deeper(levels - 1) if levels else tree.leaves(deep(99))
+
+    with pytest.raises(ValueError, match="recursion limit"):
+        deeper(sys.getrecursionlimit() - len(inspect.stack()) - 60)

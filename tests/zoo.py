@@ -241,7 +241,15 @@ def named_tuple():
 @animal
 def nested():
     """Each container in another."""
-    return {"layers": [Pair(count(2, 2), (count(1), {"deep": [count(2)]})), Affine(count(1, 2), count(2))], "act": np.tanh}
+    first = Pair(count(2, 2), (count(1), {"deep": [count(2)]}))
+    return {"layers": [first, Affine(count(1, 2), count(2))], "act": np.tanh}
+
+
+@animal
+def one_shape():
+    """All leaves of one shape, inner nodes first: a swap would show in nothing but the numbers."""
+    first = {"node": [count(2), {"deep": (count(2) + 10,)}, count(2) + 20], "leaf": count(2) + 30}
+    return [first, count(2) + 40, Stack([count(2) + 50], count(2) + 60), count(2) + 70]
 
 
 @animal

@@ -133,6 +133,11 @@ def _spec(gym: ModuleType, env_id: str) -> Any:
     return gym.spec(name)
 
 
+def reward_threshold(env_id: str) -> float | None:
+    """Return the mean return from which on gymnasium calls an environment solved, if it says one."""
+    return _spec(_gymnasium(), env_id).reward_threshold
+
+
 def _unknown(gym: ModuleType, env_id: str) -> str:
     names = {name.lower(): name for name in gym.registry}
     close = [names[match] for match in get_close_matches(env_id.lower(), names, n=3)]

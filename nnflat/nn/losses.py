@@ -110,10 +110,10 @@ def kl_div(pred: NDArray[Any], target: ArrayLike, *, reduction: str = "mean") ->
     >>> kl_div(np.log(np.array([0.5, 0.5])), np.array([1.0, 0.0]))
     np.float64(0.6931471805599453)
     """
-    target = _like(target, pred)
-    positive = target > 0
-    entropy = np.where(positive, target * np.log(np.where(positive, target, 1)), 0)
-    return _reduce((entropy - target * pred).sum(axis=-1), reduction)
+    shares = _like(target, pred)
+    positive = shares > 0
+    entropy = np.where(positive, shares * np.log(np.where(positive, shares, 1)), 0)
+    return _reduce((entropy - shares * pred).sum(axis=-1), reduction)
 
 
 def poisson(pred: NDArray[Any], target: ArrayLike, *, reduction: str = "mean") -> Any:

@@ -110,7 +110,8 @@ class AdamW(Descent):
         check_share("beta2", self.beta2)
 
     def direction(self, flat, grad, state, count):
-        direction, moments = Adam.direction(self, flat, grad, state, count)
+        adam = Adam(self.lr, self.beta1, self.beta2, self.eps)
+        direction, moments = adam.direction(flat, grad, state, count)
         decay = self.decay if self.mask is None else (self.decay * np.asarray(self.mask)).astype(flat.dtype)
         return direction + decay * flat, moments
 
