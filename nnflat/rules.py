@@ -155,7 +155,7 @@ RULES: dict[Any, tuple[Rule, ...]] = {
     np.fabs: (absolute,),
     np.conjugate: (lambda g, y, x: np.conjugate(g),),
     np.reciprocal: (lambda g, y, x: -(g * np.square(y)),),
-    np.square: (lambda g, y, x: g * (2 * x),),
+    np.square: (lambda g, y, x: (2 * g) * x,),
     np.sqrt: (lambda g, y, x: g * (0.5 / y),),
     "root": (lambda g, y, x: np.where(y == 0, 0, g * (0.5 / safe(y))),),
     np.cbrt: (lambda g, y, x: g / (3 * np.square(y)),),

@@ -35,8 +35,8 @@ def test_what_is_wanted_in_two_places_is_written_once_and_copied_once():
         return np.concatenate([b, a, b]) * 2, b + 1
 
     f, a = nf.compile(twice), normal(6)
-    for given, expected in zip(f(a), twice(a), strict=True):
-        np.testing.assert_array_equal(given, expected)
+    for mine, numpys in zip(f(a), twice(a), strict=True):
+        np.testing.assert_array_equal(mine, numpys)
     assert kinds(f, a).count("copy") == 2
 
 
