@@ -32,13 +32,15 @@ def test_l_bfgs_trains_a_network():
 
 
 def test_trust_ncg_trains_a_network_with_products_of_the_hessian():
-    result = optimize.minimize(nf.value_and_grad(LOSS), X0, args=(X, Y), jac=True, hessp=nf.hvp(LOSS), method="trust-ncg")
+    slope, product = nf.value_and_grad(LOSS), nf.hvp(LOSS)
+    result = optimize.minimize(slope, X0, args=(X, Y), jac=True, hessp=product, method="trust-ncg")
     assert result.fun < 0.05 * LOSS(X0, X, Y)
 
 
 @pytest.mark.parametrize("method", ["BFGS", "CG"])
 def test_methods_that_keep_a_gradient_get_a_fresh_one(method):
-    result = optimize.minimize(nf.value_and_grad(LOSS), X0, args=(X, Y), jac=True, method=method, options={"maxiter": 200})
+    slope, options = nf.value_and_grad(LOSS), {"maxiter": 200}
+    result = optimize.minimize(slope, X0, args=(X, Y), jac=True, method=method, options=options)
     assert result.fun < 0.1 * LOSS(X0, X, Y)
 
 
