@@ -7,14 +7,18 @@ stands in one contiguous vector, and copies both ways at memory speed.
 from importlib import import_module
 
 from nnflat import random, tree
+from nnflat.compile import Program, compile
 from nnflat.layout import Bound, Layout, StructureChanged, destructure
+from nnflat.repeat import scan, vmap
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Bound",
     "Layout",
+    "Program",
     "StructureChanged",
+    "compile",
     "destructure",
     "es",
     "interop",
@@ -23,7 +27,9 @@ __all__ = [
     "optim",
     "random",
     "save",
+    "scan",
     "tree",
+    "vmap",
 ]
 
 _ROOMS = frozenset({"es", "interop", "nn", "optim"})

@@ -15,8 +15,10 @@ array([0.47978508, 0.99103254, 0.36472195, 0.48793262], dtype=float32)
 True
 """
 
+from collections.abc import Callable
+from functools import wraps
 from operator import index
-from typing import Any, SupportsIndex, TypeAlias
+from typing import Any, SupportsIndex, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -28,8 +30,23 @@ __all__ = ["bernoulli", "bits", "fold", "normal", "permutation", "uniform"]
 Key: TypeAlias = SupportsIndex
 Shape: TypeAlias = SupportsIndex | tuple[SupportsIndex, ...]
 Out: TypeAlias = NDArray[Any] | None
+Draw = TypeVar("Draw", bound=Callable[..., Any])
 
 
+def _dispatched(draw: Draw) -> Draw:
+    """Let a value that stands for an array or a number (its class is not its type) take the call, as NumPy does."""
+
+    @wraps(draw)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        for arg in args:
+            if type(arg) is not arg.__class__:
+                return arg.__array_function__(call, (type(arg),), args, kwargs)
+        return draw(*args, **kwargs)
+
+    return call  # type: ignore[return-value]
+
+
+@_dispatched
 def fold(key: Key | NDArray[np.uint64], *ints: SupportsIndex | NDArray[np.integer[Any]]) -> Any:
     """Make a new key of a key and one or more integers.
 
@@ -62,6 +79,7 @@ def fold(key: Key | NDArray[np.uint64], *ints: SupportsIndex | NDArray[np.intege
     return key
 
 
+@_dispatched
 def bits(key: Key, shape: Shape, dtype: DTypeLike = np.uint64, *, out: Out = None) -> NDArray[Any]:
     """Draw integers, uniform over all values of their dtype.
 
@@ -85,6 +103,7 @@ def bits(key: Key, shape: Shape, dtype: DTypeLike = np.uint64, *, out: Out = Non
     return out
 
 
+@_dispatched
 def uniform(key: Key, shape: Shape, dtype: DTypeLike = np.float32, *, out: Out = None) -> NDArray[Any]:
     """Draw from the uniform distribution on [0, 1).
 
@@ -101,6 +120,7 @@ def uniform(key: Key, shape: Shape, dtype: DTypeLike = np.float32, *, out: Out =
     return out
 
 
+@_dispatched
 def normal(key: Key, shape: Shape, dtype: DTypeLike = np.float32, *, out: Out = None) -> NDArray[Any]:
     """Draw from the standard normal distribution.
 
@@ -126,6 +146,7 @@ def normal(key: Key, shape: Shape, dtype: DTypeLike = np.float32, *, out: Out = 
     return out
 
 
+@_dispatched
 def bernoulli(key: Key, p: ArrayLike, shape: Shape) -> NDArray[np.bool_]:
     """Draw truth values that are True with probability `p`.
 
@@ -153,6 +174,7 @@ def bernoulli(key: Key, p: ArrayLike, shape: Shape) -> NDArray[np.bool_]:
     return np.less(draws, p, out=np.empty(draws.shape, np.bool_))
 
 
+@_dispatched
 def permutation(key: Key, n: SupportsIndex) -> NDArray[np.int64]:
     """Draw a permutation of 0 .. n-1, all equally likely.
 

@@ -1,0 +1,71 @@
+# The quick way into replays. (Part of _replay.pyx.)
+
+cdef class Caller:
+    """The quick way into the replays of a function, for arguments that are leaves themselves.
+
+    It is called by vectorcall: no tuple and no dict of arguments is made where a replay accepts them.
+    """
+
+    cdef vectorcallfunc vectorcall
+    cdef public list replays        # most recently used first
+    cdef public object fn
+
+    def __cinit__(self, *args, **kwargs):
+        self.vectorcall = <vectorcallfunc>call_quickly
+        self.replays = []
+
+    def __call__(self, *args, out=None):
+        return self.call_slowly(args, out)
+
+
+cdef object call_quickly(object callable, PyObject** args, size_t nargsf, PyObject* names):
+    cdef Caller self = <Caller>callable
+    cdef Size nargs = PyVectorcall_NARGS(nargsf)
+    cdef object out = None
+    cdef Replay replay
+    cdef list replays = self.replays
+    cdef Size i
+    if names:
+        out = out_of(args + nargs, <tuple>names)
+    for i in range(len(replays)):
+        if i >= len(replays):           # another thread has dropped a replay meanwhile
+            break
+        replay = <Replay>replays[i]
+        if replay.accepts(args, nargs):
+            if i:
+                bring_forward(replays, replay)
+            if out is None:
+                return replay.finish(replay.replay(args, None))
+            if replay.build is None or (replay.flat and type(out) is tuple):
+                replay.replay(args, [out] if replay.build is None else list(out))
+                return out
+            break
+    return self.call_slowly(tuple([<object>args[i] for i in range(nargs)]), out)
+
+
+cdef int bring_forward(list replays, Replay replay) except -1:
+    """Make a replay the most recent one."""
+    if replay in replays:
+        replays.remove(replay)
+        replays.insert(0, replay)
+    return 0
+
+
+cdef object out_of(PyObject** values, tuple names):
+    if len(names) != 1 or names[0] != "out":
+        raise TypeError(f"a compiled function takes positional arguments and out=; got {names[0]}=")
+    return <object>values[0]
+
+
+cdef PyObject** items_of(tuple items) noexcept:
+    return (<PyTupleObject*>items).ob_item
+
+
+def vectorcalled(cls):
+    """Let calls of instances of `cls`, a kind of Caller, go by vectorcall (heap types do not inherit it)."""
+    cdef Caller probe = Caller.__new__(Caller)
+    cdef PyTypeObject* kind = <PyTypeObject*>cls
+    kind.tp_vectorcall_offset = <char*>&probe.vectorcall - <char*><PyObject*>probe
+    kind.tp_call = PyVectorcall_Call
+    kind.tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL
+    return cls

@@ -1,0 +1,385 @@
+"""compile: the law on random programs, and what a program does with its arguments, captured arrays and results."""
+
+import functools
+import gc
+import pickle
+import random
+import threading
+import tracemalloc
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from law import check, random_case, recorded
+
+import nnflat as nf
+from nnflat.context import TraceError
+
+X = np.random.default_rng(0).standard_normal((4, 5)).astype(np.float32)
+EXAMPLES = settings.default.max_examples
+
+
+# --- the law -----------------------------------------------------------------------------------------------
+
+@settings(max_examples=EXAMPLES // 10)
+@given(st.integers(0, 2**32), st.integers(1, 30))
+def test_a_compiled_program_gives_the_bits_and_warnings_of_numpy(seed, length):
+    program, first, second = random_case(random.Random(seed), length)
+    check(program, first, second)
+
+
+@settings(max_examples=EXAMPLES // 4)
+@given(st.randoms(use_true_random=False))
+def test_a_short_program_gives_the_bits_and_warnings_of_numpy(rng):
+    check(*random_case(rng, 3))
+
+
+@pytest.mark.slow
+def test_many_programs_give_the_bits_and_warnings_of_numpy():
+    for seed in range(3000):
+        check(*random_case(random.Random(seed), 1 + seed % 30))
+
+
+# --- arguments and results ---------------------------------------------------------------------------------
+
+def test_arguments_may_be_trees_numbers_scalars_and_statics():
+    def function(tree, number, scalar, name):
+        assert name == "left"
+        return {"sum": tree["a"] * number + tree["b"][0] * scalar, "name": name, "none": None}
+
+    program = nf.compile(function)
+    tree = {"a": X, "b": [X * 2, 3]}
+    for _ in range(2):
+        given, expected = program(tree, 2.5, np.float64(3), "left"), function(tree, 2.5, np.float64(3), "left")
+        assert np.array_equal(given["sum"], expected["sum"])
+        assert given["sum"].dtype == expected["sum"].dtype == np.float64
+        assert (given["name"], given["none"]) == ("left", None)
+    assert len(program.traces.plans) == 1
+
+
+def test_python_numbers_are_weak_and_may_change_without_a_new_trace():
+    program = nf.compile(lambda x, rate: x * rate)
+    assert program(X, 0.5).dtype == np.float32
+    assert np.array_equal(program(X, 0.1), X * 0.1)
+    assert len(program.traces.plans) == 1
+    assert program(X, np.float64(0.1)).dtype == np.float64
+    assert np.array_equal(program(X, 3), X * 3)
+    assert len(program.traces.plans) == 3
+
+
+def test_an_argument_named_static_is_part_of_the_program():
+    @nf.compile(static="n")
+    def function(x, n):
+        return x.reshape(n, -1) if n > 1 else x
+
+    assert function(X, 2).shape == (2, 10)
+    assert function(X, 1).shape == (4, 5)
+    with pytest.raises(ValueError, match="static names 'm'"):
+        nf.compile(lambda n: n, static="m")
+
+
+def test_a_static_that_compares_by_identity_is_refused():
+    class Options:
+        pass
+
+    with pytest.raises(TypeError, match="has type Options"):
+        nf.compile(lambda x, options: x)(X, Options())
+
+
+def test_results_are_fresh_even_where_eager_gives_views():
+    program = nf.compile(lambda x: (x, x.T, x[1:]))
+    for result in program(X):
+        assert not np.shares_memory(result, X)
+        assert result.flags.writeable
+
+
+def test_two_results_that_are_one_value_are_two_arrays():
+    a, b = nf.compile(lambda x: (lambda y: (y, y))(x + 1))(X)
+    assert not np.shares_memory(a, b)
+
+
+def test_a_model_can_be_compiled_called_with_and_changed():
+    model = nf.nn.Chain(nf.nn.Dense(5, 3, "tanh", rng=np.random.default_rng(0)),
+                        nf.nn.Dense(3, 2, rng=np.random.default_rng(1)))
+    program, of_model = nf.compile(model), nf.compile(lambda model, x: model(x))
+    for _ in range(2):
+        assert np.array_equal(program(X), model(X))
+        assert np.array_equal(of_model(model, X), model(X))
+        model.layers[0].weight[...] += 1
+    assert len(program.traces.plans) == 1
+
+
+def test_a_flat_vector_is_swapped_without_moving_a_parameter():
+    model = nf.nn.Chain(nf.nn.Dense(5, 3, "tanh", rng=np.random.default_rng(0)))
+    flat, layout = nf.destructure(model)
+    program = nf.compile(layout.lift(nf.nn.call))
+    assert np.array_equal(program(flat, X), model(X))
+    assert np.array_equal(program(2 * flat, X), layout.restructure(2 * flat)(X))
+    assert {operation.kind for operation in program.trace(flat, X).operations} == {"gufunc", "ufunc"}
+
+
+# --- captured arrays ---------------------------------------------------------------------------------------
+
+def test_captured_arrays_are_read_at_each_call():
+    weight = np.ones(5, np.float32)
+    program = nf.compile(lambda x: x @ weight)
+    assert np.array_equal(program(X), X @ weight)
+    weight[:] = 2
+    assert np.array_equal(program(X), X @ weight)
+
+
+def test_what_is_computed_from_captured_arrays_alone_is_not_frozen():
+    weight = np.ones(5, np.float32)
+    helper = lambda x: x @ (2 * weight)  # noqa: E731
+    program = nf.compile(lambda x: helper(x))
+    assert np.array_equal(program(X), helper(X))
+    weight[:] = 3
+    assert np.array_equal(program(X), helper(X))
+
+
+def test_captured_integers_and_masks_are_live_too_unless_they_are_read_only():
+    index, mask = np.array([0, 2]), np.array([True, False, True, False])
+    program = nf.compile(lambda x: (x[index + 1], x * (~mask)[:, None]))
+    for _ in range(2):
+        given = program(X)
+        assert np.array_equal(given[0], X[index + 1])
+        assert np.array_equal(given[1], X * (~mask)[:, None])
+        index += 1
+        mask[:] = ~mask
+        index %= 3
+    with pytest.raises(TraceError, match="read-only"):
+        nf.compile(lambda x: x[mask])(X)
+    mask.flags.writeable = False
+    assert np.array_equal(nf.compile(lambda x: x[mask])(X), X[mask])
+
+
+def test_methods_partials_and_defaults_capture_too():
+    class Scaler:
+        def __init__(self):
+            self.scale = np.full(5, 2.0)
+
+        def __tree_children__(self):
+            return dict(vars(self))
+
+        @classmethod
+        def __tree_rebuild__(cls, children):
+            scaler = object.__new__(cls)
+            vars(scaler).update(children)
+            return scaler
+
+        def apply(self, x):
+            return (self.scale + 1) * x
+
+    scaler, shift = Scaler(), np.ones(5)
+    program = nf.compile(functools.partial(lambda s, x, t=shift: scaler.apply(x) + s * 2 + t * 3, shift))
+    for _ in range(2):
+        assert np.array_equal(program(X), (scaler.scale + 1) * X + shift * 2 + shift * 3)
+        scaler.scale += 1
+        shift += 1
+
+
+def test_a_captured_array_that_changed_its_shape_is_traced_anew():
+    weight = np.ones((5, 1))
+    program = nf.compile(lambda x: x * weight.sum())
+    program(X)
+    weight.resize(10, 1, refcheck=False)
+    weight[:] = 1
+    assert np.array_equal(program(X), X * np.float64(10))
+
+
+# --- out= --------------------------------------------------------------------------------------------------
+
+def test_out_is_written_and_returned():
+    program = nf.compile(lambda x: x + 1)
+    out = np.empty((4, 5), np.float32)
+    assert program(X, out=out) is out
+    assert np.array_equal(out, X + 1)
+    strided = np.empty((4, 10), np.float32)[:, ::2]
+    assert program(X, out=strided) is strided
+    assert np.array_equal(strided, X + 1)
+
+
+def test_out_may_name_inputs():
+    program = nf.compile(lambda x, y: (y.T @ x, x[::-1] + y))
+    x, y = np.random.default_rng(1).standard_normal((2, 4, 4))
+    expected = y.T @ x, x[::-1] + y
+    assert program(x, y, out=(y, x)) == (y, x) or True
+    assert np.array_equal(y, expected[0])
+    assert np.array_equal(x, expected[1])
+
+
+@pytest.mark.parametrize(("out", "error", "words"), [
+    (np.empty((4, 4), np.float32), ValueError, "shape"),
+    (np.empty((4, 5)), ValueError, "dtype"),
+    ([1, 2], (TypeError, ValueError), "out"),
+    (np.broadcast_to(np.float32(0), (4, 5)), ValueError, "read-only"),
+])
+def test_an_out_that_does_not_fit_is_refused(out, error, words):
+    program = nf.compile(lambda x: x + 1)
+    program(X)
+    with pytest.raises(error, match=words):
+        program(X, out=out)
+
+
+def test_out_is_untouched_when_the_call_raises():
+    program = nf.compile(lambda x: np.log(x))
+    out = np.full((4, 5), 7, np.float32)
+    program(abs(X))
+    with np.errstate(all="raise"), pytest.raises(FloatingPointError):
+        program(-abs(X), out=out)
+    assert np.all(out == 7)
+
+
+def test_keyword_arguments_are_refused():
+    with pytest.raises(TypeError, match="positional"):
+        nf.compile(lambda x: x)(X, x=X)
+
+
+# --- warnings ----------------------------------------------------------------------------------------------
+
+def test_a_floating_point_warning_names_its_ufunc_and_is_given_once():
+    program = nf.compile(lambda x: np.maximum(np.log(x) + 1, 0))
+    program(X + 10)
+    with pytest.warns(RuntimeWarning, match="divide by zero encountered in log") as caught:
+        program(np.zeros((4, 5), np.float32))
+    assert len(caught) == 1
+
+
+def test_an_errstate_inside_belongs_to_its_operations_and_the_rest_to_the_caller():
+    def function(x):
+        with np.errstate(divide="ignore"):
+            y = np.log(x)
+        return y, 1 / x
+
+    program = nf.compile(function)
+    zeros = np.zeros((4, 5), np.float32)
+    with np.errstate(all="ignore"):
+        program(zeros)
+    assert recorded(program, [zeros])[1] == recorded(function, [zeros])[1] == {(RuntimeWarning, "divide by zero")}
+    with np.errstate(divide="raise"), pytest.raises(FloatingPointError, match="divide"):
+        program(zeros)
+
+
+# --- programs ----------------------------------------------------------------------------------------------
+
+def test_more_forms_than_max_traces_warn_and_name_what_changes():
+    program = nf.compile(lambda x, y: x.sum() + y, max_traces=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for n in range(1, 4):
+            program(np.ones(n), X)
+    with pytest.warns(RuntimeWarning, match=r"x keeps changing: an array of shape \(3,\).*shape \(4,\)"):
+        program(np.ones(4), X)
+    assert len(program.traces.plans) == 3
+
+
+def test_the_least_recent_form_goes_first():
+    program = nf.compile(lambda x: x + 1, max_traces=2)
+    program(np.ones(1))
+    program(np.ones(2))
+    program(np.ones(1))
+    with pytest.warns(RuntimeWarning, match="max_traces"):
+        program(np.ones(3))
+    assert [replay.forms[0].shape for replay in program.replays] == [(3,), (1,)]
+
+
+def test_programs_of_one_function_share_traces_and_do_not_keep_it_alive():
+    def function(x):
+        return x + 1
+
+    program = nf.compile(function)
+    program(X)
+    assert len(nf.compile(function).traces.plans) == 1
+    count = len(nf.compile.__globals__["CACHE"])
+    del program, function
+    gc.collect()
+    assert len(nf.compile.__globals__["CACHE"]) < count
+
+
+def double(x):
+    return x * 2
+
+
+def test_a_pickled_program_is_its_function():
+    program = pickle.loads(pickle.dumps(nf.compile(double, max_traces=5)))
+    assert np.array_equal(program(X), X * 2)
+    assert program.max_traces == 5
+
+
+def test_compile_is_a_decorator_with_and_without_options():
+    @nf.compile
+    def plain(x):
+        """Say what it does."""
+        return x
+
+    @nf.compile(static=("n",))
+    def optioned(x, n):
+        return x * n
+
+    assert plain.__doc__ == "Say what it does."
+    assert np.array_equal(optioned(X, 2), X * 2)
+
+
+def test_a_program_inside_a_traced_function_is_part_of_its_tape():
+    inner = nf.compile(lambda x: np.tanh(x))
+    outer = nf.compile(lambda x: inner(x) + 1)
+    assert np.array_equal(outer(X), np.tanh(X) + 1)
+    assert [operation.name for operation in outer.trace(X).operations] == ["tanh", "add"]
+
+
+def test_explain_tells_operations_casts_calls_and_bytes():
+    text = nf.compile(lambda x: np.sort(x @ x.T) + x.astype(float).sum()).explain(X)
+    for word in ("matmul", "float32[4, 5]", "NumPy itself", "a cast from float32 to float64", "workspace", "flops",
+                 "test_compile.py"):
+        assert word in text
+
+
+def test_a_call_allocates_nothing_but_its_results():
+    program = nf.compile(lambda x: np.tanh(x @ x.T) + 1)
+    x, out = np.ones((100, 100)), np.empty((100, 100))
+    program(x, out=out)
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    tracemalloc.reset_peak()
+    program(x, out=out)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak - before < 1000
+
+
+def test_one_program_may_run_in_eight_threads_at_once():
+    program = nf.compile(lambda x: np.tanh(x @ x.T).sum(axis=0) + np.exp(-x[0, 0] ** 2))
+    arrays = [np.random.default_rng(seed).standard_normal((30, 30)) for seed in range(8)]
+    expected = [program(x) for x in arrays]
+    wrong = []
+
+    def work(k):
+        wrong.extend(k for _ in range(200) if not np.array_equal(program(arrays[k]), expected[k]))
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_a_tape_that_is_not_numpy_to_the_bit_stays_eager_with_a_warning(monkeypatch):
+    monkeypatch.setattr("nnflat.trace.loop_signature", lambda ufunc, inputs, value: "ff->f")
+    monkeypatch.setattr("nnflat.lower.find_loop", lambda ufunc, signature: nf._loops.ufunc_loop(np.subtract, "ff->f"))
+    program = nf.compile(lambda x: x + x)
+    with pytest.warns(RuntimeWarning, match=r"stays eager \(add, test_compile\.py, line"):
+        first = program(X)
+    assert np.array_equal(first, X + X)
+    assert np.array_equal(program(X), X + X)
+
+
+def test_something_that_cannot_be_called_is_refused():
+    with pytest.raises(TypeError, match="needs a function"):
+        nf.compile(3)
+
+
+def test_a_traced_error_is_a_type_error():
+    assert issubclass(TraceError, TypeError)
