@@ -143,6 +143,8 @@ class Trace:
         if signature is None:
             return self.call(ufunc, tuple(inputs), {})
         dtypes = [np.dtype(char) for char in signature.split("->")[0]]
+        if any(may_not_fit(x, dtype) for x, dtype in zip(inputs, dtypes, strict=True)):
+            return self.call(ufunc, tuple(inputs), {})
         windows = [self.loop_operand(ufunc, x, dtype) for x, dtype in zip(inputs, dtypes, strict=True)]
         kind = "ufunc" if ufunc.signature is None else "gufunc"
         return self.record(kind, ufunc.__name__, windows, value, ufunc=ufunc, signature=signature,
@@ -212,3 +214,8 @@ class Trace:
             return self.call(function, (x, *args), kwargs)
         table = function(byte_offsets(x.value), *args, **kwargs)
         return self.record("gather", function_name(function), [self.own(x), self.tape.constant(table)], value)
+
+
+def may_not_fit(x: Any, dtype: np.dtype) -> bool:
+    """Whether x is a traced Python integer that the dtype of the loop may not hold: NumPy looks at its value then."""
+    return type(x) is Tracer and type(x.value) is int and dtype.kind in "iu" and dtype != np.int64

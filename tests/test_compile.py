@@ -2,6 +2,7 @@
 
 import functools
 import gc
+import operator
 import pickle
 import random
 import threading
@@ -412,6 +413,26 @@ def test_one_element_with_another_has_the_bits_of_numpy(ufunc, dtype):
         for x in one_element(value):
             for y in one_element(other):
                 assert np.asarray(program(x, y)).tobytes() == np.asarray(ufunc(x, y)).tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i1", "u4", "i4", "u8"])
+def test_an_integer_that_its_dtype_cannot_hold_is_what_it_is_in_numpy(dtype):
+    def choose(n, x):
+        return np.where(x > 1, x, n)
+
+    x = np.arange(3).astype(dtype)
+    for function in (operator.lt, operator.ge, operator.eq, operator.add, choose):
+        program = nf.compile(lambda n, x: function(n, x))  # noqa: B023
+        program(2, x)
+        for n in (-2, 300, 2**40, -2**63):
+            assert outcome(program, n, x) == outcome(function, n, x)
+
+
+def outcome(function, *args):
+    try:
+        return function(*args).tolist()
+    except OverflowError as error:
+        return str(error)
 
 
 def test_something_that_cannot_be_called_is_refused():
