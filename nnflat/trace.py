@@ -159,14 +159,20 @@ class Trace:
         """Record a call of a ufunc as its loop; as a call of NumPy where it has none that fits."""
         if kwargs or any(isinstance(x, list | tuple) for x in inputs):
             return self.call(ufunc, tuple(inputs), kwargs or {})
-        value = ufunc(*[value_of(x) for x in inputs])
+        values = [value_of(x) for x in inputs]
+        value = ufunc(*values)
+        if len(inputs) == 1 and kind_of(values[0]) != "array":
+            value = ufunc(*values)      # NumPy computes a scalar otherwise from its second call on
         signature = loop_signature(ufunc, inputs, value)
         if signature is None:
             return self.call(ufunc, tuple(inputs), {})
         dtypes = [np.dtype(char) for char in signature.split("->")[0]]
+        if any(may_not_fit(x, dtype) for x, dtype in zip(inputs, dtypes, strict=True)):
+            return self.call(ufunc, tuple(inputs), {})
         windows = [self.loop_operand(ufunc, x, dtype) for x, dtype in zip(inputs, dtypes, strict=True)]
         kind = "ufunc" if ufunc.signature is None else "gufunc"
-        made = self.record(kind, ufunc.__name__, windows, value, ufunc=ufunc, signature=signature)
+        made = self.record(kind, ufunc.__name__, windows, value, ufunc=ufunc, signature=signature,
+                           kinds=tuple(kind_of(each) for each in values))
         return self.link("ufunc", made, inputs, ufunc=ufunc)
 
     def loop_operand(self, ufunc: np.ufunc, x: Any, dtype: np.dtype) -> Window:
@@ -239,3 +245,8 @@ class Trace:
         table = function(byte_offsets(x.value), *args, **kwargs)
         made = self.record("gather", function_name(function), [self.own(x), self.tape.constant(table)], value)
         return self.link("gather", made, (x,), function=function, args=args, kwargs=kwargs)
+
+
+def may_not_fit(x: Any, dtype: np.dtype) -> bool:
+    """Whether x is a traced Python integer that the dtype of the loop may not hold: NumPy looks at its value then."""
+    return type(x) is Tracer and type(x.value) is int and dtype.kind in "iu" and dtype != np.int64

@@ -84,3 +84,16 @@ def test_every_operation_moves_the_same_numbers(suite):
     for name in ("restructure", "restructure_out", "load", "view"):
         np.testing.assert_array_equal(layout.destructure(calls[name]()), vector, err_msg=name)
     np.testing.assert_array_equal(calls["store"](), vector)
+
+
+def test_the_bars_are_measured_for_every_model(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(SUITE)
+    bars = importlib.import_module("bars")
+    monkeypatch.setattr(bars, "ROUNDS", 1)
+    monkeypatch.setattr(bars, "once", lambda call, number: (call(), 1e-3)[1])
+    for name, (model, dtype) in bars.MODELS.items():
+        bars.row(name, model, dtype)
+    bars.new_model_against_numpy()
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(bars.MODELS) + 1
+    assert all(line.count("1.00 (") >= 1 for line in lines)
