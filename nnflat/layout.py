@@ -301,7 +301,7 @@ class Layout(Mapping):
         if self.dtypes[slot].kind == "c" and flat.dtype.kind != "c":
             if flat.dtype.itemsize < 4:
                 raise TypeError(f"{format_path(self.paths[slot])} is complex; pairs of {flat.dtype} have no such view")
-            if flat.strides[-1] != flat.itemsize:
+            if window.size and flat.strides[-1] != flat.itemsize:
                 raise ValueError(f"{format_path(self.paths[slot])} is stored as pairs, which need a contiguous vector")
             window = window.view(np.result_type(flat.dtype, np.complex64))
         return window.reshape(flat.shape[:-1] + self.shapes[slot])

@@ -88,27 +88,46 @@ def over_axes(name: str, loop: Loop, windows: Sequence[Window], views: list[np.n
     """Make the loop over the axes of `views`: the last one inside, the others around it."""
     shape = views[0].shape
     inner = shape[-1:] or (1,)
-    strides = [view.strides[-1] for view in views] if views[-1].size > 1 else single_strides(windows)
+    strides = [(view.strides or (0,))[-1] for view in views]
     steps = [view.strides[axis] for axis in range(len(shape) - 1) for view in views]
     operands = [(window.buffer, window.offset + move) for window, move in zip(windows, moved, strict=True)]
-    return Instruction("loop", name, operands, loop=loop, dims=inner, strides=strides, outer=shape[:-1],
+    settings = {"strides": strides, **settings}
+    return Instruction("loop", name, operands, loop=loop, dims=inner, outer=shape[:-1],
                        steps=steps, work=prod(shape), **settings)
 
 
-def single_strides(windows: Sequence[Window]) -> list[int]:
-    """Return the strides that NumPy gives its loop for one element: a few loops take another path where they are 0."""
-    shapes = {window.shape for window in windows if window.shape}
-    if len(windows) > 3 or len(shapes) > 1:
+def single_strides(windows: Sequence[Window], nwrites: int, kinds: tuple[str, ...]) -> list[int]:
+    """Return the strides that NumPy gives a ufunc's loop for one element: complex loops and power look at them.
+
+    A scalar alone that gives its own dtype has a way of its own in newer NumPy: all are 0. So they are with two
+    outputs, and where the shapes differ. Else NumPy goes without an iterator, and a 0-d input, scalars included,
+    counts as broadcast.
+    """
+    output = windows[-1]
+    alone = len(windows) == 2 and kinds in {("scalar",), ("number",)} and windows[0].dtype == output.dtype
+    if (alone and scalars_go_alone()) or nwrites > 1 or len({window.shape for window in windows if window.shape}) > 1:
         return [0] * len(windows)
-    return [window.strides[0] if len(window.shape) == 1 else window.dtype.itemsize for window in windows]
+    strides = [window.strides[0] if len(window.shape) == 1 else window.dtype.itemsize for window in windows]
+    return [stride if window.shape or window is output else 0
+            for window, stride in zip(windows, strides, strict=True)]
+
+
+@lru_cache(maxsize=1)
+def scalars_go_alone() -> bool:
+    """Whether a scalar goes another way through a unary ufunc than a 0-d array, seen by how complex squares round."""
+    values = np.linspace(0.1, 1.9, 64) * np.exp(1j)
+    np.square(values[0])                # NumPy takes that way from the second call on
+    return any(np.square(z) != np.square(np.asarray(z)) for z in values)
 
 
 # --- elementwise -------------------------------------------------------------------------------------------
 
-def elementwise(name: str, loop: Loop, windows: Sequence[Window], nwrites: int = 1) -> Instruction:
+def elementwise(name: str, loop: Loop, windows: Sequence[Window], nwrites: int = 1,
+                kinds: tuple[str, ...] = ()) -> Instruction:
     views, moved = axes_of(windows, nwrites)
     writes = tuple(range(len(windows) - nwrites, len(windows)))
-    return over_axes(name, loop, windows, views, moved, writes=writes, elementwise=True)
+    single = {"strides": single_strides(windows, nwrites, kinds)} if windows[-1].size == 1 else {}
+    return over_axes(name, loop, windows, views, moved, writes=writes, elementwise=True, **single)
 
 
 def iterate_elementwise(name: str, loop: Loop, windows: Sequence[Window], dtypes: list[np.dtype],
@@ -135,7 +154,7 @@ def lower_ufunc(operation: Operation) -> list[Instruction]:
     nwrites = len(operation.outputs)
     if needs_iterator(operation, dtypes):
         return [iterate_elementwise(operation.name, loop, windows, dtypes, nwrites)]
-    return [elementwise(operation.name, loop, windows, nwrites)]
+    return [elementwise(operation.name, loop, windows, nwrites, operation.kinds)]
 
 
 def needs_iterator(operation: Operation, dtypes: list[np.dtype]) -> bool:

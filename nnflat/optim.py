@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["SGD", "Adam", "Rule"]
+__all__ = ["SGD", "Adam", "ClipUp", "Rule"]
 
 State = dict[str, NDArray[Any]]
 Step = tuple[NDArray[Any], State]
@@ -136,6 +136,63 @@ class Adam:
         direction = unbiased_mean / (np.sqrt(unbiased_square) + self.eps)
         new = {"step": count, "mean": mean, "square": square}
         return _deliver(_descend(flat, self.lr, state, direction), new, out)
+
+
+@dataclass(frozen=True)
+class ClipUp:
+    """ClipUp: steps of the gradient's direction alone, with momentum and a limit of speed.
+
+    Parameters
+    ----------
+    lr : float or callable
+        The length of what a gradient adds to the velocity; or a schedule, as in `SGD`.
+    max_speed : float, optional
+        The greatest length of a step; None is twice the rate.
+    momentum : float
+        The share of the velocity that is kept.
+
+    References
+    ----------
+    Toklu, Liskowski, Srivastava, "ClipUp: a simple and powerful optimizer for distribution-based policy
+    evolution", 2020.
+
+    Examples
+    --------
+    >>> rule = ClipUp(lr=0.5)
+    >>> flat = np.array([3.0, -4.0])
+    >>> flat, state = rule.step(flat, 2 * flat, rule.init(flat))
+    >>> flat
+    array([ 2.7, -3.6])
+    """
+
+    lr: float | Callable[[NDArray[Any]], ArrayLike]
+    max_speed: float | None = None
+    momentum: float = 0.9
+
+    def __post_init__(self) -> None:
+        _check_decay_rate("momentum", self.momentum)
+        if self.max_speed is not None and not self.max_speed > 0:
+            raise ValueError(f"max_speed must be above 0; got {self.max_speed}")
+
+    def init(self, flat: NDArray[Any]) -> State:
+        """Return the state before the first step: the count, and a velocity of zero."""
+        return {"step": np.zeros((), np.int64), "velocity": np.zeros_like(flat)}
+
+    def step(self, flat: NDArray[Any], grad: NDArray[Any], state: State, *, out: Step | None = None) -> Step:
+        """Return the next vector and state: copies, or the arrays of `out`, which may name the inputs."""
+        rate = np.asarray(self.lr(state["step"]) if callable(self.lr) else self.lr, np.float64)
+        limit = 2 * rate if self.max_speed is None else self.max_speed
+        push = _scaled(_like(grad, flat), lambda length: rate / length)
+        velocity = self.momentum * state["velocity"] + push
+        velocity = _scaled(velocity, lambda length: np.minimum(1.0, limit / length))
+        new = {"step": _next(state), "velocity": velocity}
+        return _deliver(flat - velocity, new, out)
+
+
+def _scaled(vector: NDArray[Any], scale: Callable[[Any], Any]) -> NDArray[Any]:
+    """Return the vector times a function of its length, in its dtype; zeros stay zeros."""
+    length = np.sqrt(np.sum(np.square(vector, dtype=np.float64)))
+    return np.multiply(vector, scale(np.where(length > 0, length, 1.0)), dtype=vector.dtype)
 
 
 def _check_decay_rate(name: str, value: float) -> None:

@@ -135,14 +135,18 @@ class Trace:
         """Record a call of a ufunc as its loop; as a call of NumPy where it has none that fits."""
         if kwargs or any(isinstance(x, list | tuple) for x in inputs):
             return self.call(ufunc, tuple(inputs), kwargs or {})
-        value = ufunc(*[value_of(x) for x in inputs])
+        values = [value_of(x) for x in inputs]
+        value = ufunc(*values)
+        if len(inputs) == 1 and kind_of(values[0]) != "array":
+            value = ufunc(*values)      # NumPy computes a scalar otherwise from its second call on
         signature = loop_signature(ufunc, inputs, value)
         if signature is None:
             return self.call(ufunc, tuple(inputs), {})
         dtypes = [np.dtype(char) for char in signature.split("->")[0]]
         windows = [self.loop_operand(ufunc, x, dtype) for x, dtype in zip(inputs, dtypes, strict=True)]
         kind = "ufunc" if ufunc.signature is None else "gufunc"
-        return self.record(kind, ufunc.__name__, windows, value, ufunc=ufunc, signature=signature)
+        return self.record(kind, ufunc.__name__, windows, value, ufunc=ufunc, signature=signature,
+                           kinds=tuple(kind_of(each) for each in values))
 
     def loop_operand(self, ufunc: np.ufunc, x: Any, dtype: np.dtype) -> Window:
         """Return the window of an operand, cast beforehand where NumPy does that, or where it is quicker.

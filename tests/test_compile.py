@@ -376,6 +376,44 @@ def test_a_tape_that_is_not_numpy_to_the_bit_stays_eager_with_a_warning(monkeypa
     assert np.array_equal(program(X), X + X)
 
 
+def one_element(value):
+    """Return the forms of one element, by how NumPy strides over it."""
+    many = np.array([value] * 9)
+    return [value.item(), value, np.array(value), many[:1].copy(), many[:1].reshape(1, 1).copy(),
+            many[:1].reshape(1, 1, 1).copy(), many[::4][:1], many[::-1][:1]]
+
+
+def values_of(dtype, count, seed):
+    values = np.random.default_rng(seed).standard_normal((count, 2)) * 2
+    return (values @ (1, 1j) if dtype in "FD" else abs(values[:, 0])).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", "fdFD")
+@pytest.mark.parametrize("ufunc", [np.square, np.conjugate, np.reciprocal, np.absolute, np.exp, np.tanh])
+def test_one_element_alone_has_the_bits_of_numpy(ufunc, dtype):
+    def fn(x):
+        return ufunc(x)
+
+    values = values_of(dtype, 40, 0)
+    fn(values[0]), fn(values[0].item())         # the second call of NumPy on a scalar is another one than the first
+    program = nf.compile(fn)
+    for value in values:
+        for x in one_element(value):
+            assert np.asarray(program(x)).tobytes() == np.asarray(fn(x)).tobytes()
+
+
+@pytest.mark.parametrize("dtype", "fdFD")
+@pytest.mark.parametrize("ufunc", [np.multiply, np.power, np.add])
+def test_one_element_with_another_has_the_bits_of_numpy(ufunc, dtype):
+    program = nf.compile(lambda x, y: ufunc(x, y), max_traces=64)
+    exponents = np.array([2, 0.5, -1, 3, 1.3]).astype(dtype)
+    for k, value in enumerate(values_of(dtype, 20, 1)):
+        other = exponents[k % 5] if ufunc is np.power else values_of(dtype, 20, 2)[k]
+        for x in one_element(value):
+            for y in one_element(other):
+                assert np.asarray(program(x, y)).tobytes() == np.asarray(ufunc(x, y)).tobytes()
+
+
 def test_something_that_cannot_be_called_is_refused():
     with pytest.raises(TypeError, match="needs a function"):
         nf.compile(3)

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 __all__ = [
     "check_state",
     "checked_bounds",
+    "checked_chunk",
     "checked_maximize",
     "checked_pop",
     "checked_sigma",
@@ -48,11 +49,21 @@ def checked_pop(pop: int) -> int:
     return operator.index(pop)
 
 
-def checked_sigma(sigma: float) -> float:
-    """Return it as a float."""
-    if not 0 < sigma < np.inf:
-        raise ValueError(f"sigma must be a positive number; got {sigma}")
-    return float(sigma)
+def checked_chunk(chunk: int) -> int:
+    """Return it as an int."""
+    if operator.index(chunk) < 1:
+        raise ValueError(f"chunk must be at least 1; got {chunk}")
+    return operator.index(chunk)
+
+
+def checked_sigma(sigma: ArrayLike, theta: NDArray[Any]) -> NDArray[Any]:
+    """Return a copy: a float64 of shape (), or a vector in theta's dtype."""
+    given = np.array(sigma, np.float64 if np.ndim(sigma) == 0 else theta.dtype)
+    if given.shape not in ((), theta.shape):
+        raise ValueError(f"sigma has shape {given.shape}; it must be () or {theta.shape}")
+    if not (np.all((given >= 0) & (given < np.inf)) and given.any()):
+        raise ValueError(f"sigma must be a positive number, or a vector of them (0 freezes); got {given}")
+    return given
 
 
 def checked_bounds(
