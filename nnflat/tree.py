@@ -15,36 +15,49 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import operator
-import types
-from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Hashable, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
+from collections import deque
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from nnflat._foreign import defines, foreign_array
+from nnflat._hidden import refuse_hidden_arrays
+from nnflat._names import Path, format_path, suggest
+from nnflat._nodes import (
+    IMMUTABLE,
+    NodeType,
+    attributes,
+    children_of,
+    is_builtin,
+    is_plain,
+    node_type,
+    register,
+    registered,
+)
 from nnflat._walk import Watch, Way
 
-Path = tuple[Hashable, ...]
+__all__ = [
+    "IMMUTABLE",
+    "NodeType",
+    "Path",
+    "attributes",
+    "children_of",
+    "flatten",
+    "format_path",
+    "items",
+    "leaves",
+    "map",
+    "node_type",
+    "register",
+    "registered",
+    "replace",
+    "suggest",
+    "unflatten",
+    "watch",
+    "way",
+]
 
 MAX_DEPTH = 100  # so that structures compare, hash and pickle within Python's recursion limit, too
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class NodeType:
-    """How the nodes of one class are taken apart and put together.
-
-    `children(node)` gives a dict, or pairs, of key -> child in order; `rebuild(cls, children, aux)` makes a node
-    without calling `__init__`; `aux(node)` is what rebuild needs beside the children. A frozen node cannot re-bind
-    its children.
-    """
-
-    children: Callable[[Any], Any]
-    rebuild: Callable[[type, dict, Any], Any]
-    static: frozenset = frozenset()
-    frozen: bool = False
-    aux: Callable[[Any], Any] = lambda node: None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -86,197 +99,6 @@ class Flattened:
     where: Callable[[Path, np.ndarray], bool] | None = None
 
 
-# ---- the classes of nodes ----------------------------------------------------------------------------------------
-
-
-def _slot_names(cls: type) -> Iterator[str]:
-    for base in reversed(cls.__mro__):
-        slots = base.__dict__.get("__slots__", ())
-        for name in (slots,) if isinstance(slots, str) else slots:
-            if name.startswith("__") and not name.endswith("__"):
-                name = f"_{base.__name__.lstrip('_')}{name}"
-            if name not in ("__dict__", "__weakref__"):
-                yield name
-
-
-def attributes(node: object) -> dict[str, Any]:
-    """Return the attributes of an object itself: its `__slots__`, then its `__dict__`, in order."""
-    slots = {name: getattr(node, name) for name in _slot_names(type(node)) if hasattr(node, name)}
-    return slots | getattr(node, "__dict__", {})
-
-
-def _set_attributes(node: Any, children: dict) -> Any:
-    slots = set(_slot_names(type(node)))
-    for name, child in children.items():
-        if name in slots:
-            object.__setattr__(node, name, child)
-        else:
-            node.__dict__[name] = child
-    return node
-
-
-def _rebuild_attributes(cls: type, children: dict, aux: None) -> object:
-    return _set_attributes(object.__new__(cls), children)
-
-
-def _rebuild_namedtuple(cls: type, children: dict, aux: None) -> object:
-    values = list(children.values())
-    fields = len(cls._fields)  # type: ignore[attr-defined]
-    return _set_attributes(tuple.__new__(cls, values[:fields]), dict(list(children.items())[fields:]))
-
-
-_LIST = NodeType(children=enumerate, rebuild=lambda cls, children, aux: cls(children.values()))
-_TUPLE = dataclasses.replace(_LIST, frozen=True)
-_NAMEDTUPLE = NodeType(
-    children=lambda node: {**dict(zip(node._fields, node, strict=True)), **getattr(node, "__dict__", {})},
-    rebuild=_rebuild_namedtuple,
-    frozen=True,
-)
-_MAPPING = NodeType(children=dict, rebuild=lambda cls, children, aux: cls(children))
-_BUILTIN: dict[type, NodeType] = {
-    dict: _MAPPING,
-    OrderedDict: _MAPPING,
-    defaultdict: NodeType(
-        children=dict,
-        rebuild=lambda cls, children, aux: cls(aux, children),
-        aux=lambda node: node.default_factory,
-    ),
-    list: _LIST,
-    tuple: _TUPLE,
-}
-_ATTRIBUTES = NodeType(children=attributes, rebuild=_rebuild_attributes)
-_FROZEN_ATTRIBUTES = dataclasses.replace(_ATTRIBUTES, frozen=True)
-
-_exact: dict[type, NodeType] = dict(_BUILTIN)  # this very class
-_inherited: dict[type, NodeType] = {}  # this class and those derived from it
-_static_names: dict[type, frozenset] = {}  # for classes that are nodes by themselves
-
-
-@functools.cache
-def _protocol(frozen: bool) -> NodeType:
-    return NodeType(
-        children=operator.methodcaller("__tree_children__"),
-        rebuild=lambda cls, children, aux: cls.__tree_rebuild__(children),  # type: ignore[attr-defined]
-        frozen=frozen,
-    )
-
-
-def _by_nature(cls: type) -> NodeType | None:
-    if defines(cls, "__tree_children__"):
-        return _protocol(getattr(cls, "__tree_frozen__", False))
-    if issubclass(cls, tuple) and hasattr(cls, "_fields"):
-        return _NAMEDTUPLE
-    if defines(cls, "__dataclass_fields__") and not _keeps_items(cls):
-        return _FROZEN_ATTRIBUTES if cls.__dataclass_params__.frozen else _ATTRIBUTES  # type: ignore[attr-defined]
-    return None
-
-
-def node_type(cls: type) -> NodeType | None:
-    """Return how nodes of class `cls` are walked, or None where `cls` is no class of nodes."""
-    if cls in _exact:
-        return _exact[cls]
-    kind = next((_inherited[base] for base in cls.__mro__ if base in _inherited), None) or _by_nature(cls)
-    static = frozenset().union(*(_static_names[base] for base in cls.__mro__ if base in _static_names))
-    return dataclasses.replace(kind, static=static) if kind and static else kind
-
-
-def children_of(node: object, kind: NodeType) -> dict:
-    """Return the children of a node, key -> child, as a dict of their own."""
-    given = kind.children(node)
-    pairs = list(given.items() if isinstance(given, Mapping) else given)
-    children = dict(pairs)
-    if len(children) < len(pairs):
-        raise ValueError(f"a {type(node).__qualname__} has two children of one key: {[key for key, _ in pairs]}")
-    return children
-
-
-IMMUTABLE = (
-    type(None), bool, int, float, complex, str, bytes, type, range, slice, type(Ellipsis),
-    np.generic, np.dtype, np.ufunc, types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType,
-)  # fmt: skip
-
-
-def register(
-    cls: type | None = None,
-    *,
-    children: Callable[[Any], Any] | None = None,
-    rebuild: Callable[[dict], Any] | None = None,
-    static: Iterable[str] = (),
-) -> Any:
-    """Make a class a node of trees; use it as a call or as a decorator.
-
-    Without `children` and `rebuild` the children are the attributes, `__slots__` first, then `__dict__` in order,
-    and a rebuilt object gets them without a call of `__init__`; classes derived from `cls` are nodes, too.
-
-    Parameters
-    ----------
-    cls : type
-        The class. Left out where `register` is used as a decorator with options.
-    children, rebuild : callable, optional
-        `children(node)` gives a dict (or pairs) of key -> child; `rebuild(children)` makes a node of such a dict.
-        Both or none. They hold for this very class.
-    static : iterable of str
-        The attributes (or keys) that are no parameters, whatever is in them. They are not looked into.
-
-    Raises
-    ------
-    TypeError
-        For an array, number or built-in class, which have their meaning already.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from nnflat import tree
-    >>> @tree.register(static="mean")
-    ... class Scaler:
-    ...     def __init__(self):
-    ...         self.scale, self.mean = np.ones(2), np.zeros(2)
-    >>> tree.leaves(Scaler())
-    [array([1., 1.])]
-    """
-    if cls is None:
-        return functools.partial(register, children=children, rebuild=rebuild, static=static)
-    names = frozenset((static,) if isinstance(static, str) else static)
-    _refuse_registration(cls, children, rebuild)
-    if children is not None and rebuild is not None:
-        make = rebuild
-        _exact[cls] = NodeType(children, lambda cls, children, aux: make(children), names)
-        return cls
-    if _by_nature(cls) is None:
-        _inherited[cls] = _ATTRIBUTES
-    _static_names[cls] = names
-    return cls
-
-
-def registered() -> list[type]:
-    """Return the built-in classes of nodes and those that were registered."""
-    return list({**_exact, **_inherited, **_static_names})
-
-
-def _refuse_registration(cls: type, children: object, rebuild: object) -> None:
-    if not isinstance(cls, type):
-        raise TypeError(f"register needs a class; got {cls!r}")
-    if _taken(cls) or foreign_array(cls):
-        raise TypeError(f"{cls.__qualname__} cannot be registered as a node: it is a leaf, a static or built in")
-    if (children is None) != (rebuild is None):
-        raise TypeError(f"register({cls.__qualname__}) needs both children= and rebuild=, or neither")
-    if children is None and _by_nature(cls) is None and _keeps_items(cls):
-        raise TypeError(
-            f"register({cls.__qualname__}) needs children= and rebuild=: it keeps items beside its attributes"
-        )
-
-
-def _taken(cls: type) -> bool:
-    """Whether a class has its meaning already: it is built in, or NumPy's."""
-    own = cls.__module__.partition(".")[0] in ("builtins", "numpy")
-    return own or cls in _BUILTIN or issubclass(cls, (np.ndarray, *IMMUTABLE))
-
-
-def _keeps_items(cls: type) -> bool:
-    """Whether objects of a class hold more than their attributes."""
-    return issubclass(cls, (dict, list, tuple, set, frozenset, deque))
-
-
 # ---- the walk ----------------------------------------------------------------------------------------------------
 
 
@@ -298,7 +120,7 @@ def _visit(value: Any, path: Path, flat: Flattened, active: dict[int, Path]) -> 
         return _visit_array(value, path, flat)
     kind = node_type(type(value))
     if kind is None:
-        _refuse_hidden_arrays(value, path)
+        refuse_hidden_arrays(value, path)
         return _visit_static(value, path, flat)
     if id(value) in active:
         raise ValueError(f"{format_path(path)} is {format_path(active[id(value)])} again: a tree has no cycles")
@@ -359,7 +181,7 @@ def watch(tree: object, paths: list[Path]) -> tuple[Watch | None, list[Path]]:
             if above not in nodes:
                 kind = node_type(type(node))
                 children = children_of(node, kind) if kind else {}
-                plain = kind is not None and (kind.children is attributes or type(node) in _BUILTIN)
+                plain = kind is not None and is_plain(kind, node)
                 again = children if plain or kind is None else children_of(node, kind)  # made anew at each call?
                 positions = {
                     key: position for position, key in enumerate(children) if again.get(key) is children[key]
@@ -367,7 +189,7 @@ def watch(tree: object, paths: list[Path]) -> tuple[Watch | None, list[Path]]:
                 nodes[above] = kind, children, positions
             kind, children, positions = nodes[above]
             if here not in links and kind is not None and not kind.frozen and key in positions:
-                plain = kind.children is attributes or type(node) in _BUILTIN
+                plain = is_plain(kind, node)
                 links[here] = node, positions[key], key, children[key], None if plain else kind.children
             node = children[key]
     return (Watch(list(links.values())) if links else None), list(links)
@@ -407,90 +229,12 @@ def _passage(node: Node) -> tuple[str, Callable | None, Callable | None]:
         raise TypeError(f"{node.cls.__qualname__} is no class of nodes here: nnflat.tree.register it")
     if node.cls in (dict, list, tuple):
         return node.cls.__name__, None, None
-    access = "dict" if node.cls in _BUILTIN else "children"
+    access = "dict" if is_builtin(node.cls) else "children"
     return access, kind.children, functools.partial(_rebuild, kind, node.cls, node.aux)
 
 
 def _rebuild(kind: NodeType, cls: type, aux: Any, children: dict) -> Any:
     return kind.rebuild(cls, children, aux)
-
-
-# ---- what must not hide in a tree --------------------------------------------------------------------------------
-
-
-def _refuse_hidden_arrays(value: object, path: Path) -> None:
-    if _holds_nothing(value):
-        return
-    if hint := foreign_array(type(value)):
-        raise TypeError(f"{format_path(path)} is a {type(value).__name__}, which is no NumPy array: {hint}")
-    if isinstance(value, Iterator):
-        raise TypeError(f"{format_path(path)} is an iterator, which can be walked only once: make it a list")
-    if (inside := _first_array(value)) is not None:
-        name = type(value).__qualname__
-        options = ", children=, rebuild=" if _keeps_items(type(value)) else ""
-        advice = "use a dict or list instead" if _taken(type(value)) else f"nnflat.tree.register({name}{options})"
-        raise TypeError(
-            f"{format_path(path)} is a {name} that holds an array at {format_path((*path, *inside))}, but {name} is no"
-            f" class of nodes: {advice}, or name it in static= where it is no parameter"
-        )
-
-
-def _holds_nothing(value: object) -> bool:
-    """Whether a static is known to hold no parameter: a plain value, a function, a generator of random numbers."""
-    if isinstance(value, (types.MethodType, types.BuiltinFunctionType)):
-        return isinstance(value.__self__, types.ModuleType | None)
-    return isinstance(value, IMMUTABLE) or type(value).__module__.startswith("numpy.random")
-
-
-def _first_array(value: object) -> Path | None:
-    """Return the path, from `value`, of an array in its attributes and items, or None."""
-    seen: set[int] = set()
-    todo: deque[tuple[Path, Any]] = deque([((), value)])
-    while todo:
-        path, item = todo.popleft()
-        if isinstance(item, np.ndarray) or foreign_array(type(item)):
-            return path
-        if id(item) in seen or _holds_nothing(item):
-            continue
-        seen.add(id(item))
-        todo.extend(((*path, key), child) for key, child in _contents(item))
-    return None
-
-
-def _contents(item: Any) -> Iterator[tuple[Hashable, Any]]:
-    if isinstance(item, (types.MethodType, types.BuiltinFunctionType)):
-        yield "__self__", item.__self__
-    if isinstance(item, functools.partial):
-        yield from (("args", item.args), ("keywords", item.keywords))
-    if isinstance(item, (dict, types.MappingProxyType)):
-        yield from item.items()
-    elif isinstance(item, (list, tuple, set, frozenset, deque, ValuesView, ItemsView)):
-        yield from enumerate(item)
-    yield from attributes(item).items()
-
-
-# ---- names -------------------------------------------------------------------------------------------------------
-
-
-def format_path(path: Path) -> str:
-    """Return the printed name of a path.
-
-    >>> format_path(("layers", 0, "weight"))
-    'layers[0].weight'
-    """
-    if not path:
-        return "<root>"
-    return "".join(
-        f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{key!r}]" for key in path
-    ).removeprefix(".")
-
-
-def suggest(name: object, names: list[str]) -> str:
-    """Return the end of an error message that names what is there instead of `name`."""
-    from difflib import get_close_matches
-
-    close = get_close_matches(str(name), names, n=3)
-    return f"; did you mean {' or '.join(close)}?" if close else f"; there are {', '.join(names[:8]) or 'none'}"
 
 
 # ---- the verbs ---------------------------------------------------------------------------------------------------
