@@ -726,15 +726,18 @@ cdef class Plan:
                 free(data)
         return 0
 
-    def scatter(self, list leaves not None, cnp.ndarray flat not None):
-        """Copy `flat` into arrays of exactly the planned shapes, strides and dtypes; `refuse_leaf` tells of others."""
-        self.copy(leaves, flat, True)
+    def scatter(self, list leaves not None, flat):
+        """Copy `flat` into arrays and return True; return False, nothing written, where either is not as planned."""
+        if not (self.takes(flat) and self.fits(leaves)):
+            return False
+        self.copy(leaves, <cnp.ndarray>flat, True)
+        return True
 
     def gather(self, list leaves not None, cnp.ndarray flat not None):
         """Copy arrays of exactly the planned shapes, strides and dtypes into `flat`; `refuse_leaf` tells of others."""
         self.copy(leaves, flat, False)
 
-    def fits(self, list leaves not None):
+    cpdef bint fits(self, list leaves) except -1:
         """Return whether these are plain, writeable arrays as planned, in memory that lies apart."""
         cdef Py_ssize_t i
         cdef const Array* leaf

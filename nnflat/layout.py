@@ -149,7 +149,7 @@ class Layout(Mapping):
         """
         flat = aligned_empty(self.size, self.dtype) if out is None else out
         leaves = self._follow(tree) if self._plan.receives(flat) else None
-        if leaves is None:
+        if leaves is None or not self._plan.fits(leaves):
             return self.bind(tree).store(out=flat)
         self._plan.gather(leaves, flat)
         return flat
@@ -186,10 +186,9 @@ class Layout(Mapping):
             return self._unflatten(self._plan.fresh(self.check_vector(flat)))
         if _traced(flat):
             check_array(flat, "flat")
-        if (leaves := self._follow(out)) is None:
-            return self.bind(out).load(flat)
-        self._plan.scatter(leaves, self.check_vector(flat))
-        return out
+        if (leaves := self._follow(out)) is not None and self._plan.scatter(leaves, flat):
+            return out
+        return self.bind(out).load(flat)
 
     def _traced_copy(self, flat: Any, slot: int) -> Any:
         """Return a copy of a slot of a traced vector, in the leaf's dtype and memory order."""
@@ -503,19 +502,23 @@ class Layout(Mapping):
         return Plan(self.shapes, self._strides, self.dtypes, self.offsets.tolist(), self.dtype)
 
     @cached_property
+    def _tied(self) -> bool:
+        return len(self.places) > len(self.paths)
+
+    @cached_property
     def _way(self) -> Way:
         return _tree.way(self.structure, self._statics)
 
     def _follow(self, tree: Any) -> list[np.ndarray] | None:
         """Return the leaves of a tree as `match` does, where they are easily found; else None, and `match` has to."""
         leaves = self._way.follow(tree)
-        if leaves is not None and len(self.places) > len(self.paths):
+        if leaves is not None and self._tied:
             owners = [leaves[index] for index in self.owners]
             pairs = zip(self.places, leaves, strict=True)
             if any(place.axes or leaf is not owners[place.slot] for place, leaf in pairs):
                 return None
             leaves = owners
-        return leaves if leaves is not None and self._plan.fits(leaves) else None
+        return leaves
 
     def _unflatten(self, arrays: list[np.ndarray]) -> Any:
         if len(self.places) > len(arrays):
