@@ -7,9 +7,10 @@
     loop of one kind of element (move, swap, cast); where the two sides run along different axes, in square tiles
     through a buffer that stays in the first-level cache, so that each side is read and written a cache line at a time.
  d. A complex element is two lanes of a real one. So a complex leaf in a real vector is a leaf with one axis more.
- e. Everything is checked before anything is written (I5), and the loops cannot fail: no cast warns or raises. What no
+ e. A vector that no cache will hold is streamed past the caches, in which it would only push out what is needed.
+ f. Everything is checked before anything is written (I5), and the loops cannot fail: no cast warns or raises. What no
     Run can do (long doubles, a cast of swapped bytes) is left to NumPy, after the loops.
- f. Pointers are read anew at every call and live for that call (I7).
+ g. Pointers are read anew at every call and live for that call (I7).
 """
 
 from cpython.list cimport PyList_New, PyList_SET_ITEM
@@ -47,7 +48,37 @@ cdef extern from "Python.h":
         PyTypeObject* subtype, cnp.dtype descr, int nd, const cnp.npy_intp* shape, const cnp.npy_intp* strides,
         void* data, int flags, object obj)
 
+cdef extern from *:
+    """
+    #if defined(__SSE2__)
+    #include <emmintrin.h>
+    /* memcpy by stores that pass the caches by: what is written will not be read before it has left them anyway. */
+    static void stream(char *dst, const char *src, size_t n)
+    {
+        size_t head = -(size_t)dst & 15, i;
+        memcpy(dst, src, head);
+        for (i = head; i + 64 <= n; i += 64) {
+            __m128i a = _mm_loadu_si128((const __m128i *)(src + i));
+            __m128i b = _mm_loadu_si128((const __m128i *)(src + i + 16));
+            __m128i c = _mm_loadu_si128((const __m128i *)(src + i + 32));
+            __m128i d = _mm_loadu_si128((const __m128i *)(src + i + 48));
+            _mm_stream_si128((__m128i *)(dst + i), a);
+            _mm_stream_si128((__m128i *)(dst + i + 16), b);
+            _mm_stream_si128((__m128i *)(dst + i + 32), c);
+            _mm_stream_si128((__m128i *)(dst + i + 48), d);
+        }
+        _mm_sfence();
+        memcpy(dst + i, src + i, n - i);
+    }
+    #else
+    #define stream memcpy
+    #endif
+    """
+    void stream(char* dst, const char* src, size_t n) noexcept nogil
+
 cdef enum:
+    LARGE_VECTOR = 1 << 25  # bytes of a vector that no cache will hold
+    LARGE_LEAF = 1 << 16  # bytes of a leaf from which streaming pays
     ALIGNMENT = 64  # bytes; the cache line, and what JAX needs to alias a vector
     MAX_TILE = 64  # elements on the side of a tile
     TILE_BYTES = 256  # on the side of a tile
@@ -417,7 +448,7 @@ cdef struct Vector:
 
 
 cdef inline bint loopable(const Spec* leaf, const Vector* flat) noexcept nogil:
-    """Whether a Run can copy the leaf (e)."""
+    """Whether a Run can copy the leaf (f)."""
     if leaf.real == flat.real:
         return not (leaf.swapped and leaf.real == LONG)
     return not (leaf.swapped or leaf.real == LONG or flat.real == LONG)
@@ -464,13 +495,18 @@ cdef void copy_leaf(const Spec* leaf, char* data, const Vector* flat, bint load)
 
 cdef void copy_leaves(const Spec* specs, Py_ssize_t n, char** data, const Vector* flat, bint load) noexcept nogil:
     cdef char* slot
-    cdef Py_ssize_t i
+    cdef Py_ssize_t i, nbytes
+    cdef bint large = n > 0 and (specs[n - 1].start + specs[n - 1].length) * flat.itemsize >= LARGE_VECTOR
     for i in range(n):
         if data[i] == NULL:
             continue
         if specs[i].plain and specs[i].real == flat.real:
             slot = flat.data + specs[i].start * flat.itemsize
-            memcpy(data[i] if load else slot, slot if load else data[i], specs[i].length * flat.itemsize)
+            nbytes = specs[i].length * flat.itemsize
+            if large and nbytes >= LARGE_LEAF:
+                stream(data[i] if load else slot, slot if load else data[i], nbytes)
+            else:
+                memcpy(data[i] if load else slot, slot if load else data[i], nbytes)
         else:
             copy_leaf(&specs[i], data[i], flat, load)
 

@@ -231,3 +231,21 @@ def test_the_extent_of_an_array_holds_all_its_elements_tightly(make):
             assert (low, high) == (min(found), max(found) + leaf.itemsize)
         else:
             assert low == high
+
+
+@pytest.mark.parametrize("shift", [0, 1, 3])
+def test_a_vector_that_no_cache_holds_is_copied_whole(shift):
+    sizes = [3_000_001, 5, 16_384, 16_383, 6_000_002]
+    block = np.zeros(sum(sizes) + shift, np.float32)
+    ends = np.cumsum([shift, *sizes])
+    model = [block[start:stop] for start, stop in itertools.pairwise(ends)]
+    flat, layout = nf.destructure(model)
+    assert flat.nbytes > 1 << 25
+    bound = layout.bind(model)
+    flat[:] = np.arange(flat.size)
+    bound.load(flat)
+    assert np.array_equal(block[shift:], flat)
+    assert not block[:shift].any()
+    out = np.zeros(flat.size + 1, np.float32)[1:]
+    assert np.array_equal(bound.store(out=out), flat)
+    assert np.array_equal(np.concatenate(layout.restructure(flat)), flat)
