@@ -112,6 +112,7 @@ def test_counts_of_references_stay():
     flat, layout = nf.destructure(model)
     bound = layout.bind(model)
     watched = [flat, *model, *(leaf.dtype for leaf in model), layout]
+    gc.collect()
     before = [sys.getrefcount(value) for value in watched]
     for _ in range(CALLS):
         bound.load(flat)
