@@ -521,7 +521,7 @@ class Layout(Mapping):
         return leaves
 
     def _unflatten(self, arrays: list[np.ndarray]) -> Any:
-        if len(self.places) > len(arrays):
+        if self._tied:
             arrays = [_permute(arrays[place.slot], place.axes, 0) for place in self.places]
         return self._way.build(arrays, copy_statics(self._statics))
 

@@ -250,7 +250,6 @@ def wrong_vector(layout: nf.Layout, kind: str) -> Any:
 VECTORS = ["short", "long", "column", "integers", "list", "none", "masked", "imaginary"]
 
 
-@fewer
 @given(model=trees(min_leaves=1), kind=st.sampled_from(VECTORS))
 def test_a_wrong_vector_changes_no_byte(model, kind):
     layout = nf.Layout.of(model)
@@ -270,7 +269,6 @@ def test_a_wrong_vector_changes_no_byte(model, kind):
     assert reference.memory(model) == before
 
 
-@fewer
 @given(model=trees(min_leaves=1), data=st.data())
 def test_a_spoilt_leaf_changes_no_byte(model, data):
     layout = nf.Layout.of(model)
