@@ -271,11 +271,11 @@ def lower_extremum(operation: Operation) -> list[Instruction]:
     source, target = operation.inputs[0], operation.outputs[0]
     if target.size == 0:
         return []
-    row = source.shape[-1]
-    rows = {"outer": (target.size,), "steps": (row * source.dtype.itemsize, target.dtype.itemsize)}
+    row, size = source.shape[-1], source.dtype.itemsize
+    rows = () if target.size == 1 else (target.size,)
     return [Instruction("loop", operation.name, [(source.buffer, source.offset), (target.buffer, target.offset)], (1,),
-                        loop=arg_loop(operation.name, source.dtype), dims=(row,), strides=(source.dtype.itemsize, 0),
-                        work=source.size, **(rows if target.size > 1 else {}))]
+                        loop=arg_loop(operation.name, source.dtype), dims=(row,), strides=(size, 0),
+                        outer=rows, steps=(row * size, target.dtype.itemsize) * len(rows), work=source.size)]
 
 
 # --- products ----------------------------------------------------------------------------------------------

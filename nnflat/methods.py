@@ -114,7 +114,7 @@ def arg_reduction(name: str) -> Handler:
         if out is not None or keepdims not in (False, UNSET) or not isinstance(x.value, np.ndarray) or x.ndim == 0:
             return called(name)(x, axis, out, keepdims=keepdims)
         value = getattr(x.value, name)(axis)
-        rows = x.ravel() if axis is None else np.moveaxis(x, axis, -1)
+        rows: Any = x.ravel() if axis is None else np.moveaxis(x, axis, -1)       # type: ignore[type-var]
         like = np.empty(rows.shape, x.dtype.newbyteorder("="))
         return current().record("extremum", name, [current().copy_dense(rows, like)], value)
 
