@@ -37,7 +37,7 @@ def vmap(fn: Callable[..., Any], in_axes: Any, *, threads: int | None = None) ->
         of each of its arrays.
     threads : int, optional
         How many threads share the rows; left out, the calling thread does all. On several, NumPy's BLAS is held to
-        one thread of its own, where threadpoolctl is installed (limit it around the calls elsewhere), so the bits are
+        one thread, where it is the OpenBLAS of NumPy's wheels (limit any other around the calls), so the bits are
         those of a loop of calls with a BLAS of one thread.
 
     Examples

@@ -6,17 +6,23 @@ changes the bits of a product: so that `threads=` changes neither, the BLAS has 
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import copy_context
 from functools import lru_cache
+from itertools import product
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 POOLS: dict[int, ThreadPoolExecutor] = {}
-os.register_at_fork(after_in_child=POOLS.clear)         # a child has none of the threads
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=POOLS.clear)     # a child has none of the threads
 
 
 def share(function: Callable[[Any], None], parts: Sequence[Any]) -> None:
@@ -37,48 +43,45 @@ def share(function: Callable[[Any], None], parts: Sequence[Any]) -> None:
             raise error
 
 
-class Limit:
-    """The one limit that all who ask for it share: the first sets it, the last takes it back."""
+class Blas:
+    """The OpenBLAS that came with NumPy, and how many now want it to have one thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, library: ctypes.CDLL, get: str, put: str) -> None:
+        self.get_threads, self.set_threads = library[get], library[put]
         self.lock = threading.Lock()
         self.users = 0
-        self.limiter: Any = None
+        self.before = 1
 
-    def enter(self, controller: Any) -> None:
+    @contextmanager
+    def limited(self) -> Iterator[None]:
+        """Hold it to one thread: the limit is the process's, so the first sets it and the last takes it back."""
         with self.lock:
-            self.users += 1
-            if self.users == 1:
-                self.limiter = controller.limit(limits=1, user_api="blas")
-
-    def leave(self) -> None:
-        with self.lock:
-            self.users -= 1
             if self.users == 0:
-                self.limiter.restore_original_limits()
+                self.before = self.get_threads()
+                self.set_threads(1)
+            self.users += 1
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.users -= 1
+                if self.users == 0:
+                    self.set_threads(self.before)
 
 
-LIMIT = Limit()
-
-
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Hold the BLAS to one thread, where threadpoolctl is installed to do it."""
-    controller = blas_controller()
-    if controller is None:
-        yield
-        return
-    LIMIT.enter(controller)
-    try:
-        yield
-    finally:
-        LIMIT.leave()
+def one_blas_thread() -> AbstractContextManager[None]:
+    """Hold NumPy's BLAS to one thread, where it is the OpenBLAS of NumPy's wheels."""
+    blas = find_blas()
+    return nullcontext() if blas is None else blas.limited()
 
 
 @lru_cache(maxsize=1)
-def blas_controller() -> Any:
-    try:
-        from threadpoolctl import ThreadpoolController
-    except ImportError:
-        return None
-    return ThreadpoolController().select(user_api="blas")
+def find_blas() -> Blas | None:
+    package = Path(np.__file__).parent
+    for path in [*package.parent.glob("numpy.libs/*openblas*"), *package.glob(".dylibs/*openblas*")]:
+        library = ctypes.CDLL(str(path))
+        for prefix, suffix in product(("scipy_", ""), ("64_", "")):
+            get, put = (f"{prefix}openblas_{verb}_num_threads{suffix}" for verb in ("get", "set"))
+            if hasattr(library, get):
+                return Blas(library, get, put)
+    return None

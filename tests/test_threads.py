@@ -11,7 +11,7 @@ import pytest
 import zoo
 
 import nnflat as nf
-from nnflat.threads import one_blas_thread, share
+from nnflat.threads import share
 
 THREADS = 8
 CALLS = 8_000  # over all animals: eight threads and two verbs make 128,000 calls a test
@@ -171,19 +171,16 @@ def test_shared_work_ends_everywhere_before_its_error_is_raised():
         share(work, [1, 0])
 
 
-def test_the_blas_gets_its_threads_back_from_the_last_who_limits_it():
+def test_the_blas_has_one_thread_while_work_is_shared_and_gets_the_others_back():
     info = pytest.importorskip("threadpoolctl").threadpool_info
 
-    def limits():
+    def limits(*_):
         return [library["num_threads"] for library in info() if "numpy.libs" in library["filepath"]]
 
-    def work(number):
-        for _ in range(20):
-            with one_blas_thread():
-                assert set(limits()) <= {1}
-
-    before = limits()
-    run(work)
+    before, seen = limits(), []
+    share(lambda part: seen.extend(limits()), [0, 1])
+    run(lambda number: share(limits, [0, 1]))
+    assert set(seen) <= {1}
     assert limits() == before
 
 
