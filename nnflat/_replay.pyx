@@ -437,6 +437,8 @@ cdef class Replay:
 
         `careful` says that there is no second run to find out which operation to name: inputs are overwritten.
         """
+        if self.quiet:
+            return self.run_once(space, False)
         careful |= self.code.careful
         if pending():
             forget()
