@@ -272,6 +272,18 @@ def test_draws_by_a_traced_key_are_loops(case):
     assert "call" not in {operation.kind for operation in program.trace(KEYS[0]).operations}
 
 
+@pytest.mark.parametrize("draw", [nf.random.normal, nf.random.bits, lambda k, n: nf.random.bernoulli(k, 0.5, (2, n))])
+@pytest.mark.parametrize("key", [np.uint64(1), 1])
+def test_a_traced_size_of_a_draw_is_refused(draw, key):
+    with pytest.raises(TraceError, match="an index or a size"):
+        nf.compile(draw)(key, 3)
+
+
+def test_a_fold_of_no_number_raises_under_a_trace_too():
+    with pytest.raises(TypeError, match="at least one integer"):
+        nf.compile(nf.random.fold)(np.uint64(1))
+
+
 def test_a_bad_key_raises_on_the_tape_as_it_does_in_a_draw():
     program = nf.compile(lambda key: nf.random.normal(key, 3))
     compare((program(7),), (nf.random.normal(7, 3),))
