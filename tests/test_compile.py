@@ -347,9 +347,15 @@ def test_a_program_inside_a_traced_function_is_part_of_its_tape():
 
 def test_explain_tells_operations_casts_calls_and_bytes():
     text = nf.compile(lambda x: np.sort(x @ x.T) + x.astype(float).sum()).explain(X)
-    for word in ("matmul", "float32[4, 5]", "NumPy itself", "a cast from float32 to float64", "workspace", "flops",
-                 "test_compile.py"):
+    for word in ("matmul", "float32[4, 5] argument 80 B", "NumPy itself", "a cast from float32 to float64",
+                 "workspace", "flops", "test_compile.py"):
         assert word in text
+
+
+def test_explain_says_why_a_copy_is_needed():
+    text = nf.compile(lambda x: (x.T, x.T.reshape(-1) + 1, np.stack([x, x]))).explain(X)
+    for reason in ("the result is a view", "not contiguous", "put together"):
+        assert reason in text
 
 
 def test_a_call_allocates_nothing_but_its_results():

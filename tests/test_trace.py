@@ -198,6 +198,14 @@ def test_what_cannot_be_traced_is_named_with_the_line_and_the_replacement(case):
         nf.compile(function)(X)
 
 
+@pytest.mark.parametrize("file", ["<stdin>", "<string>", "<ipython-input-1-abc>"])
+def test_an_error_names_the_line_of_a_prompt_or_a_notebook(file):
+    names: dict = {}
+    exec(compile("def f(x):\n    return 1 if x[0, 0] > 0 else 0", file, "exec"), names)
+    with pytest.raises(TraceError, match=f"{file}, line 2, in f"):
+        nf.compile(names["f"])(X)
+
+
 def test_random_numbers_inside_are_found_by_running_twice():
     with pytest.raises(TraceError, match=r"np\.random"):
         nf.compile(lambda x: x + np.random.default_rng().normal())(X)
