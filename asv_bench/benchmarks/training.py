@@ -1,12 +1,10 @@
-"""Training steps in one process: nnflat's tape, NumPy by hand, and JAX and PyTorch where they are installed.
+"""Training steps in place: by hand in NumPy, and by nnflat's tape. Other libraries are in `peers.py`.
 
-One BLAS thread each is what to compare: OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1.
+One BLAS thread is what to compare: OPENBLAS_NUM_THREADS=1.
 """
 
-from collections.abc import Callable
-from functools import cache, partial
-from importlib.util import find_spec
-from itertools import pairwise
+from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,36 +12,58 @@ import numpy as np
 import nnflat as nf
 from nnflat import nn, optim
 
-CASES = {"64-32-10x32": ((64, 32, 10), 32), "4-32-2x1": ((4, 32, 2), 1), "784-128-10x128": ((784, 128, 10), 128)}
-WAYS = ["nnflat", "numpy", *[name for name in ("jax", "torch") if find_spec(name)]]
+from .measure import Call, Compared, Counted, Timed
+from .models import chain, drawn
+
+CASES = {
+    "4-32-2 batch 1": ((4, 32, 2), 1),
+    "64-32-10 batch 32": ((64, 32, 10), 32),
+    "784-128-10 batch 128": ((784, 128, 10), 128),
+    "784-1024-10 batch 128": ((784, 1024, 10), 128),
+}
+WAYS = ["numpy", "nnflat", "nnflat, dict"]
 LR = 1e-3
 
 
 def problem(sizes: tuple[int, ...], batch: int) -> tuple[nn.Chain, np.ndarray, np.ndarray]:
     """Return a tanh network, and a batch of inputs and labels."""
-    rng = np.random.default_rng(0)
-    names = ["tanh"] * (len(sizes) - 2) + ["identity"]
-    model = nn.Chain(*[nn.Dense(a, b, name, rng=rng) for (a, b), name in zip(pairwise(sizes), names, strict=True)])
-    x = rng.standard_normal((batch, sizes[0])).astype(np.float32)
-    return model, x, rng.integers(0, sizes[-1], batch)
+    labels = np.random.default_rng(0).integers(0, sizes[-1], batch)
+    return chain(*sizes), drawn(batch, sizes[0]), labels
 
 
-def by_nnflat(model: nn.Chain, x: np.ndarray, y: np.ndarray) -> Callable[[], Any]:
+def by_nnflat(model: nn.Chain, x: np.ndarray, y: np.ndarray) -> Call:
     flat, layout = nf.destructure(model)
     rule = optim.Adam(LR)
-    slope = nf.value_and_grad(layout.lift(lambda model, x, y: nn.cross_entropy(model(x), y)))
+    step, state = stepped(layout, rule), rule.init(flat)
 
     @nf.compile
-    def step(flat, count, mean, square, x, y):
-        _, gradient = slope(flat, x, y)
-        flat, state = rule.step(flat, gradient, {"step": count, "mean": mean, "square": square})
+    def unpacked(flat: Any, count: Any, mean: Any, square: Any, x: Any, y: Any) -> tuple[Any, ...]:
+        flat, state = step(flat, {"step": count, "mean": mean, "square": square}, x, y)
         return flat, state["step"], state["mean"], state["square"]
 
-    held = (flat, *rule.init(flat).values())
+    held = (flat, state["step"], state["mean"], state["square"])
+    return lambda: unpacked(*held, x, y, out=held)
+
+
+def by_nnflat_with_a_dict(model: nn.Chain, x: np.ndarray, y: np.ndarray) -> Call:
+    flat, layout = nf.destructure(model)
+    rule = optim.Adam(LR)
+    step, held = nf.compile(stepped(layout, rule)), (flat, rule.init(flat))
     return lambda: step(*held, x, y, out=held)
 
 
-def by_hand(model: nn.Chain, x: np.ndarray, y: np.ndarray) -> Callable[[], Any]:
+def stepped(layout: nf.Layout, rule: optim.Rule) -> Any:
+    """Return a step of a flat vector and the state of its rule, as a function to compile."""
+    slope = nf.value_and_grad(layout.lift(lambda model, x, y: nn.cross_entropy(model(x), y)))
+
+    def step(flat: Any, state: dict[str, Any], x: Any, y: Any) -> tuple[Any, dict[str, Any]]:
+        _, gradient = slope(flat, x, y)
+        return rule.step(flat, gradient, state)
+
+    return step
+
+
+def by_hand(model: nn.Chain, x: np.ndarray, y: np.ndarray) -> Call:
     flat, layout = nf.destructure(model)
     grad, mean, square = (np.zeros_like(flat) for _ in range(3))
     layers, slopes = layout.view(flat).layers, layout.view(grad).layers
@@ -74,96 +94,67 @@ def by_hand(model: nn.Chain, x: np.ndarray, y: np.ndarray) -> Callable[[], Any]:
     return step
 
 
-def by_jax(model: nn.Chain, x: np.ndarray, y: np.ndarray) -> Callable[[], Any]:
-    import jax
-    import jax.numpy as jnp
-
-    def loss(layers, x, y):
-        for i, (weight, bias) in enumerate(layers):
-            x = x @ weight + bias
-            x = jnp.tanh(x) if i < len(layers) - 1 else x
-        return -jnp.take_along_axis(jax.nn.log_softmax(x), y[:, None], 1).mean()
-
-    @partial(jax.jit, donate_argnums=0)
-    def step(state, x, y):
-        layers, mean, square, count = state
-        grad, count, each = jax.grad(loss)(layers, x, y), count + 1, jax.tree.map
-        mean = each(lambda m, g: 0.9 * m + 0.1 * g, mean, grad)
-        square = each(lambda v, g: 0.999 * v + 0.001 * g * g, square, grad)
-        c1, c2 = 1 - 0.9**count, 1 - 0.999**count
-        layers = each(lambda p, m, v: p - LR * (m / c1) / (jnp.sqrt(v / c2) + 1e-8), layers, mean, square)
-        return layers, mean, square, count
-
-    layers = [(jnp.array(layer.weight), jnp.array(layer.bias)) for layer in model.layers]
-    zeros = [jax.tree.map(jnp.zeros_like, layers) for _ in range(2)]
-    state, data = [(layers, *zeros, jnp.zeros(()))], (jnp.array(x), jnp.array(y))
-
-    def run() -> None:
-        state[0] = jax.block_until_ready(step(state[0], *data))
-
-    return run
-
-
-def by_torch(model: nn.Chain, x: np.ndarray, y: np.ndarray) -> Callable[[], Any]:
-    import torch
-
-    torch.set_num_threads(1)
-    layers: list[Any] = []
-    for layer in model.layers:
-        layers += [torch.nn.Linear(*layer.weight.shape), torch.nn.Tanh()]
-    net = torch.nn.Sequential(*layers[:-1])
-    rule = torch.optim.Adam(net.parameters(), lr=LR, fused=True)
-    inputs, labels = torch.tensor(x), torch.tensor(y)
-
-    def step() -> None:
-        rule.zero_grad()
-        torch.nn.functional.cross_entropy(net(inputs), labels).backward()
-        rule.step()
-
-    return step
-
-
-MAKERS = {"nnflat": by_nnflat, "numpy": by_hand, "jax": by_jax, "torch": by_torch}
-
-
 @cache
-def step(case: str, way: str) -> Callable[[], Any]:
-    """Return one training step."""
-    return MAKERS[way](*problem(*CASES[case]))
+def step(case: str) -> dict[str, Call]:
+    """Return the ways to make one training step."""
+    makers = (by_hand, by_nnflat, by_nnflat_with_a_dict)
+    return {way: make(*problem(*CASES[case])) for way, make in zip(WAYS, makers, strict=True)}
 
 
-class Training:
+class Training(Timed, Compared, Counted):
     """A step of softmax cross-entropy and Adam, in place."""
 
     params = (list(CASES), WAYS)
     param_names = ("case", "way")
 
-    def time_step(self, case: str, way: str) -> None:
-        step(case, way)()
+    def calls(self, case: str) -> Mapping[str, Call]:
+        return step(case)
 
 
 @cache
-def adam(way: str) -> Callable[[], Any]:
-    flat = np.random.default_rng(0).standard_normal(800_000).astype(np.float32)
-    grad, rule = 0.1 * flat, optim.Adam(LR)
-    state = rule.init(flat)
-    if way == "numpy":
-        return lambda: rule.step(flat, grad, state, out=(flat, state))
-    if way == "nnflat":
-        compiled = nf.compile(rule.step)
-        return lambda: compiled(flat, grad, state, out=(flat, state))
-    import torch
+def products() -> dict[str, Call]:
+    """Return the matmuls of a training step of 784-1024-10 at batch 128 alone, and the whole step."""
+    x, hidden, out = drawn(128, 784), drawn(128, 1024), drawn(128, 10)
+    first, second = drawn(784, 1024), drawn(1024, 10)
 
-    parameter = torch.nn.Parameter(torch.tensor(flat))
-    parameter.grad = torch.tensor(grad)
-    return torch.optim.Adam([parameter], lr=LR, fused=True).step
+    def matmuls() -> None:
+        x @ first
+        hidden @ second
+        hidden.T @ out
+        out @ second.T
+        x.T @ hidden
+
+    return {"matmuls": matmuls} | step("784-1024-10 batch 128")
 
 
-class Adam:
-    """The update alone, of 800,000 float32."""
+class Products(Compared):
+    """A step of 784-1024-10 at batch 128 against its five matmuls alone."""
 
-    params = tuple(way for way in WAYS if way != "jax")
+    params = (["matmuls", *WAYS],)
     param_names = ("way",)
 
-    def time_step(self, way: str) -> None:
-        adam(way)()
+    def calls(self) -> Mapping[str, Call]:
+        return products()
+
+
+@cache
+def adam() -> dict[str, Call]:
+    """Return Adam's update of 800,000 float32, by NumPy and compiled."""
+    flat = drawn(800_000)
+    grad, rule = np.float32(0.1) * flat, optim.Adam(LR)
+    state = rule.init(flat)
+    compiled = nf.compile(rule.step)
+    return {
+        "numpy": lambda: rule.step(flat, grad, state, out=(flat, state)),
+        "nnflat": lambda: compiled(flat, grad, state, out=(flat, state)),
+    }
+
+
+class Adam(Timed, Compared, Counted):
+    """The update alone, of 800,000 float32."""
+
+    params = (["numpy", "nnflat"],)
+    param_names = ("way",)
+
+    def calls(self) -> Mapping[str, Call]:
+        return adam()
