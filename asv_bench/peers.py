@@ -34,6 +34,7 @@ PEERS = {  # name: what pip installs, its own package first
     "evotorch": ["evotorch", "torch"],
     "pycma": ["cma"],
 }
+HEAD = ("case", "peer", "nnflat", "peer's", "ratio by min", "by mean", "")
 ONE_THREAD = {
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
@@ -87,12 +88,14 @@ def table(results: dict[str, Any]) -> list[tuple[str, ...]]:
 
     The ratio is the peer's time by nnflat's, so below 1 is a loss, and says so.
     """
-    rows = [("case", "peer", "nnflat", "peer's", "ratio by min", "by mean", "")]
-    for result in results["peers"]:
-        if "failed" in result:
-            rows.append(("", result["peer"], "", "", "", "", f"did not run: {result['failed']}"))
-        rows += [_cells(result["peer"], row) for row in result["rows"]]
-    return rows
+    rows = [_cells(result["peer"], row) for result in results["peers"] for row in result["rows"]]
+    order = {case: place for place, case in enumerate(dict.fromkeys(row[0] for row in rows))}
+    failed = [
+        ("", result["peer"], "", "", "", "", f"did not run: {result['failed']}")
+        for result in results["peers"]
+        if "failed" in result
+    ]
+    return [HEAD, *sorted(rows, key=lambda row: order[row[0]]), *failed]
 
 
 def _cells(peer: str, row: dict[str, Any]) -> tuple[str, ...]:

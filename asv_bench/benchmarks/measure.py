@@ -78,7 +78,8 @@ class Timed(Suite):
     def track_mean(self, *case: Any) -> float:
         return seconds(self.call(*case))[0].mean
 
-    time_call.sample_time = 0.005
+    time_call.sample_time, time_call.warmup_time = 0.005, 0.02
+    time_call.rounds, time_call.repeat = 1, (3, 10, 0.2)
     track_min.unit = track_mean.unit = "seconds"
 
 
