@@ -1,32 +1,66 @@
 """Evolution strategies over a flat vector: ask for candidates, evaluate them, tell their fitness."""
 
+from nnflat.es.ars import ARS
+from nnflat.es.crfmnes import CRFMNES
 from nnflat.es.evaluators import Batch, Each, evaluate
+from nnflat.es.ga import GA
 from nnflat.es.gym import Gym
-from nnflat.es.noise import Gaussian, Noise
+from nnflat.es.lmmaes import LMMAES
+from nnflat.es.lowrank import LowRank
+from nnflat.es.mezo import MeZO
+from nnflat.es.noise import Gaussian, Noise, Rademacher
 from nnflat.es.openai import OpenAIES
+from nnflat.es.pgpe import PGPE
 from nnflat.es.policy import policy_for
+from nnflat.es.pycma import PyCMA
 from nnflat.es.record import Record
+from nnflat.es.restarts import restarts
 from nnflat.es.result import Result
 from nnflat.es.run import run
-from nnflat.es.shaping import centred_ranks
+from nnflat.es.sampler import Sampler
+from nnflat.es.sepcma import SepCMA
+from nnflat.es.shaping import centred_ranks, linear_ranks, nes_utilities, raw, top_k, zscore
+from nnflat.es.snes import SNES
 from nnflat.es.stop import MaxEvaluations, MaxSeconds, Solved
 from nnflat.es.strategy import Strategy
+from nnflat.es.table import Table
+from nnflat.es.xnes import XNES
 
 __all__ = [
+    "ARS",
+    "CRFMNES",
+    "GA",
+    "LMMAES",
+    "PGPE",
+    "SNES",
+    "XNES",
     "Batch",
     "Each",
     "Gaussian",
     "Gym",
+    "LowRank",
     "MaxEvaluations",
     "MaxSeconds",
+    "MeZO",
     "Noise",
     "OpenAIES",
+    "PyCMA",
+    "Rademacher",
     "Record",
     "Result",
+    "Sampler",
+    "SepCMA",
     "Solved",
     "Strategy",
+    "Table",
     "centred_ranks",
     "evaluate",
+    "linear_ranks",
+    "nes_utilities",
     "policy_for",
+    "raw",
+    "restarts",
     "run",
+    "top_k",
+    "zscore",
 ]
