@@ -2,10 +2,12 @@
 
 from nnflat.es.ars import ARS
 from nnflat.es.crfmnes import CRFMNES
-from nnflat.es.evaluators import Batch, Each, evaluate
+from nnflat.es.engine import evaluate
+from nnflat.es.evaluators import Batch, Each
 from nnflat.es.ga import GA
 from nnflat.es.gym import Gym
 from nnflat.es.lmmaes import LMMAES
+from nnflat.es.log import JsonLines, TensorBoard
 from nnflat.es.lowrank import LowRank
 from nnflat.es.mezo import MeZO
 from nnflat.es.noise import Gaussian, Noise, Rademacher
@@ -21,7 +23,7 @@ from nnflat.es.sampler import Sampler
 from nnflat.es.sepcma import SepCMA
 from nnflat.es.shaping import centred_ranks, linear_ranks, nes_utilities, raw, top_k, zscore
 from nnflat.es.snes import SNES
-from nnflat.es.stop import MaxEvaluations, MaxSeconds, Solved
+from nnflat.es.stop import MaxEvaluations, MaxSeconds, Solved, Stagnation
 from nnflat.es.strategy import Strategy
 from nnflat.es.table import Table
 from nnflat.es.xnes import XNES
@@ -38,6 +40,7 @@ __all__ = [
     "Each",
     "Gaussian",
     "Gym",
+    "JsonLines",
     "LowRank",
     "MaxEvaluations",
     "MaxSeconds",
@@ -51,8 +54,10 @@ __all__ = [
     "Sampler",
     "SepCMA",
     "Solved",
+    "Stagnation",
     "Strategy",
     "Table",
+    "TensorBoard",
     "centred_ranks",
     "evaluate",
     "linear_ranks",

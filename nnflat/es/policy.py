@@ -13,7 +13,7 @@ from nnflat.es.lanes import make_lanes
 from nnflat.layout import Layout
 from nnflat.tree import format_path
 
-__all__ = ["input_size", "output_size", "policy_for", "population_policy", "to_actions"]
+__all__ = ["check_policy", "input_size", "output_size", "policy_for", "population_policy", "to_actions"]
 
 HEAD_SCALE = 0.01  # undecided at first: else all of a generation may play one and the same action
 
@@ -28,7 +28,7 @@ def policy_for(
     Parameters
     ----------
     env_id : str
-        A gymnasium environment with a 1-D Box of observations and Discrete or Box actions.
+        A gymnasium environment with a 1-D Box of observations and Discrete, MultiDiscrete or Box actions.
     hidden : sequence of int
         The sizes of the hidden layers.
     rng : numpy.random.Generator, optional
@@ -61,19 +61,40 @@ def output_size(space: Any, env_id: str) -> int:
     match type(space).__name__:
         case "Discrete":
             return int(space.n)
+        case "MultiDiscrete" if space.nvec.ndim == 1:
+            return int(space.nvec.sum())
         case "Box" if space.dtype.kind == "f":
             return int(np.prod(space.shape))
-    raise ValueError(f"{env_id} has actions {space}; a policy needs Discrete, or a Box of floats")
+    raise ValueError(
+        f"{env_id} has actions {space}; a policy needs Discrete, MultiDiscrete of one dimension, or a Box of floats"
+    )
+
+
+def check_policy(model: Any, lanes: Any, env_id: str) -> None:
+    """Raise unless the model gives what the environment needs for an action."""
+    n_in = input_size(lanes.observation_space, env_id)
+    n_out = output_size(lanes.action_space, env_id)
+    x = np.zeros((1, n_in), np.float32)
+    given = np.shape(model(x, model.start(1))[0] if hasattr(model, "start") else model(x))
+    if given != (1, n_out):
+        raise ValueError(
+            f"{env_id} needs {n_out} outputs for {lanes.action_space}; the model gives an output of "
+            f"shape {given} for an input of shape (1, {n_in})"
+        )
 
 
 def to_actions(space: Any, outputs: NDArray[Any]) -> NDArray[Any]:
     """Turn the outputs of a policy, (lanes, n), into actions.
 
-    Discrete: the largest output. Box: tanh, scaled to [low, high], where both bounds are finite; elsewhere
-    the output itself, clipped.
+    Discrete: the largest output; MultiDiscrete: the largest of each group. Box: tanh, scaled to [low, high],
+    where both bounds are finite; elsewhere the output itself, clipped.
     """
     if type(space).__name__ == "Discrete":
         return space.start + np.argmax(outputs, axis=1)
+    if type(space).__name__ == "MultiDiscrete":
+        groups = np.split(outputs, np.cumsum(space.nvec)[:-1], axis=1)
+        largest = np.stack([group.argmax(axis=1) for group in groups], axis=1)
+        return (space.start + largest).astype(space.dtype, copy=False)
     raw = outputs.reshape(-1, *space.shape).astype(space.dtype, copy=False)
     bounded = np.isfinite(space.low) & np.isfinite(space.high)
     low, high = np.where(bounded, space.low, -1), np.where(bounded, space.high, 1)
@@ -81,12 +102,14 @@ def to_actions(space: Any, outputs: NDArray[Any]) -> NDArray[Any]:
     return np.clip(np.where(bounded, squashed, raw), space.low, space.high).astype(space.dtype, copy=False)
 
 
-def population_policy(model: Callable[..., Any], layout: Layout, population: NDArray[Any]) -> Forward:
+def population_policy(model: Any, layout: Layout, population: NDArray[Any], episodes: int = 1) -> Forward:
     """Return the function (pop, batch, n_in) -> (pop, batch, n_out) that applies row k's model to x[k].
 
     Chains of Dense layers are evaluated in batched products over views of the population; other models, one
-    by one.
+    by one. A recurrent model's states, of `episodes` each, go on from call to call.
     """
+    if hasattr(model, "start"):
+        return _recurrent([layout.restructure(theta) for theta in population], episodes)
     layers = _dense_layers(model, layout)
     if layers is None or len(set(layout.dtypes)) > 1:
         models = [layout.restructure(theta) for theta in population]
@@ -99,6 +122,19 @@ def population_policy(model: Callable[..., Any], layout: Layout, population: NDA
         for weight, bias, activation in steps:
             x = activation(x @ weight + bias)
         return x
+
+    return forward
+
+
+def _recurrent(models: list[Any], episodes: int) -> Forward:
+    states = [model.start(episodes) for model in models]
+
+    def forward(x: NDArray[Any]) -> NDArray[Any]:
+        outputs = []
+        for k, model in enumerate(models):
+            output, states[k] = model(x[k], states[k])
+            outputs.append(output)
+        return np.stack(outputs)
 
     return forward
 

@@ -33,7 +33,7 @@ def test_each_and_batch_agree():
 
 def test_evaluate_hands_over_the_candidates_and_the_key_of_the_generation():
     strategy, seen = es.OpenAIES(np.ones(4), maximize=True, pop=6, sigma=0.3), []
-    es.evaluate(strategy, lambda population, key: seen.append((population, key)))
+    es.evaluate(strategy, lambda population, key: seen.append((population, key)) or np.zeros(6))
     np.testing.assert_array_equal(seen[0][0], strategy.ask())
     assert seen[0][1] == strategy.key
 
