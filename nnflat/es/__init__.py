@@ -13,6 +13,7 @@ from nnflat.es.mezo import MeZO
 from nnflat.es.noise import Gaussian, Noise, Rademacher
 from nnflat.es.openai import OpenAIES
 from nnflat.es.pgpe import PGPE
+from nnflat.es.play import play
 from nnflat.es.policy import policy_for
 from nnflat.es.pycma import PyCMA
 from nnflat.es.record import Record
@@ -62,6 +63,7 @@ __all__ = [
     "evaluate",
     "linear_ranks",
     "nes_utilities",
+    "play",
     "policy_for",
     "raw",
     "restarts",

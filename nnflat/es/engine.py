@@ -187,10 +187,11 @@ class Engine:
     def _replace(self) -> None:
         """Take an executor like the present one, whose workers are dead or hang."""
         old: Any = self._executor
-        if type(old) is Processes:
+        workers = getattr(old, "_max_workers", None)
+        if type(self._executor) is Processes:
             _kill(old)
             self._executor = Processes(
-                max_workers=old._max_workers,
+                max_workers=workers,
                 mp_context=old._mp_context,
                 initializer=old._initializer,
                 initargs=old._initargs,
@@ -199,11 +200,10 @@ class Engine:
         elif type(old).__module__.startswith("loky"):
             import loky
 
-            workers = old._max_workers
             old.shutdown(kill_workers=True)
             self._executor = loky.get_reusable_executor(max_workers=workers)
         elif isinstance(old, ThreadPoolExecutor):
-            self._executor = ThreadPoolExecutor(old._max_workers)
+            self._executor = ThreadPoolExecutor(workers)
             self._owned.append(self._executor)
 
     def _compare(self, fingerprints: list[str]) -> None:

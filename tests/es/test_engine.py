@@ -90,7 +90,8 @@ def engine(name, workers=2):
             yield client.get_executor(pure=False)
 
 
-ENGINES = ["threads", "processes", "loky", "dask"]
+DASK = pytest.param("dask", marks=pytest.mark.slow)  # starting a cluster takes seconds
+ENGINES = ["threads", "processes", "loky", DASK]
 each_engine = pytest.mark.parametrize("name", ENGINES)
 outside = pytest.mark.filterwarnings("ignore")  # of what other packages warn when workers are started and killed
 
@@ -130,7 +131,7 @@ def test_populations_smaller_than_the_workers_are_evaluated(pop):
 
 
 @outside
-@pytest.mark.parametrize("name", ["processes", "loky", "dask"])
+@pytest.mark.parametrize("name", ["processes", "loky", DASK])
 def test_a_killed_worker_neither_loses_nor_changes_anything(name, tmp_path):
     with engine(name) as executor:
         got = thetas(make(), es.Each(KillsOnce(tmp_path)), executor, generations=3)
@@ -166,7 +167,7 @@ def test_what_the_fitness_raises_comes_through_and_the_engine_goes_on(name):
 
 
 @outside
-@pytest.mark.parametrize("name", ["loky", "dask"])
+@pytest.mark.parametrize("name", ["loky", DASK])
 def test_a_local_function_is_sent_where_the_engine_can(name):
     shift = np.float32(0.5)
 
