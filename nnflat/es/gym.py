@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nnflat.es.lanes import Lanes, make_lanes
 from nnflat.es.moments import Moments
-from nnflat.es.policy import check_policy, input_size, population_policy, to_actions
+from nnflat.es.policy import PopulationPolicy, check_policy, input_size
 from nnflat.layout import Layout
 
 __all__ = ["Gym"]
@@ -81,6 +81,7 @@ class Gym:
         self._lanes: dict[int, list[Lanes]] = {}
         with self._borrowed(1) as lanes:
             check_policy(model, lanes, env_id)
+            self._policy = PopulationPolicy(model, layout, lanes.action_space)
             self._seen = Moments.empty(input_size(lanes.observation_space, env_id)) if normalize else None
 
     def __repr__(self) -> str:
@@ -138,15 +139,13 @@ class Gym:
         shape = (len(population), episodes)
         returns, alive = np.zeros(shape).ravel(), np.ones(shape, np.bool_).ravel()
         report, tally = {"steps": np.array(0)}, None if self._seen is None else self._seen.tally()
-        policy = population_policy(self.model, self.layout, population, episodes)
+        act = self._policy.of(population, episodes)
         with self._borrowed(alive.size) as lanes:
             observations = lanes.reset(episodes, key)
             while (running := int(np.count_nonzero(alive))) > 0:
                 if tally is not None:
                     tally.add(observations[alive])
-                outputs = policy(self.normalise(observations).reshape(*shape, -1))
-                actions = to_actions(lanes.action_space, outputs.reshape(alive.size, -1))
-                observations, rewards, ended = lanes.step(actions, alive)
+                observations, rewards, ended = lanes.step(act(self.normalise(observations)), alive)
                 returns += np.where(alive, rewards, 0.0)
                 report["steps"] += running
                 alive &= ~ended

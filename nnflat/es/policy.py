@@ -8,12 +8,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnflat import nn
+from nnflat.compile import compile
+from nnflat.context import TraceError
 from nnflat.es.defaults import HIDDEN
 from nnflat.es.lanes import make_lanes
 from nnflat.layout import Layout
+from nnflat.repeat import vmap
 from nnflat.tree import format_path
 
-__all__ = ["check_policy", "input_size", "output_size", "policy_for", "population_policy", "to_actions"]
+__all__ = [
+    "PopulationPolicy",
+    "check_policy",
+    "input_size",
+    "output_size",
+    "policy_for",
+    "population_forward",
+    "to_actions",
+]
 
 HEAD_SCALE = 0.01  # undecided at first: else all of a generation may play one and the same action
 
@@ -90,10 +101,10 @@ def to_actions(space: Any, outputs: NDArray[Any]) -> NDArray[Any]:
     where both bounds are finite; elsewhere the output itself, clipped.
     """
     if type(space).__name__ == "Discrete":
-        return space.start + np.argmax(outputs, axis=1)
+        return space.start + _largest(outputs)
     if type(space).__name__ == "MultiDiscrete":
         groups = np.split(outputs, np.cumsum(space.nvec)[:-1], axis=1)
-        largest = np.stack([group.argmax(axis=1) for group in groups], axis=1)
+        largest = np.stack([_largest(group) for group in groups], axis=1)
         return (space.start + largest).astype(space.dtype, copy=False)
     raw = outputs.reshape(-1, *space.shape).astype(space.dtype, copy=False)
     bounded = np.isfinite(space.low) & np.isfinite(space.high)
@@ -102,28 +113,78 @@ def to_actions(space: Any, outputs: NDArray[Any]) -> NDArray[Any]:
     return np.clip(np.where(bounded, squashed, raw), space.low, space.high).astype(space.dtype, copy=False)
 
 
-def population_policy(model: Any, layout: Layout, population: NDArray[Any], episodes: int = 1) -> Forward:
-    """Return the function (pop, batch, n_in) -> (pop, batch, n_out) that applies row k's model to x[k].
+def _largest(outputs: NDArray[Any]) -> NDArray[np.int64]:
+    """Return which output of each row is the largest, the first of equals: by few comparisons, native on a tape."""
+    place, best = np.zeros(len(outputs), np.int64), outputs[:, 0]
+    for k in range(1, outputs.shape[1]):
+        better = outputs[:, k] > best
+        place, best = np.where(better, k, place), np.where(better, outputs[:, k], best)
+    return place
 
-    Chains of Dense layers are evaluated in batched products over views of the population; other models, one
-    by one. A recurrent model's states, of `episodes` each, go on from call to call.
+
+def population_forward(model: Any, layout: Layout) -> Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]:
+    """Return the function (population, x) -> outputs that applies row k's model to x[k], for tapes to record.
+
+    x has the shape (pop, batch, n_in). Chains of Dense layers take batched products over views of the population,
+    other models `vmap`. A candidate's outputs do not depend on the others.
     """
-    if hasattr(model, "start"):
-        return _recurrent([layout.restructure(theta) for theta in population], episodes)
     layers = _dense_layers(model, layout)
     if layers is None or len(set(layout.dtypes)) > 1:
-        models = [layout.restructure(theta) for theta in population]
-        return lambda x: np.stack([model(row) for model, row in zip(models, x, strict=True)])
-    leaves = layout.leaves(population.astype(layout.dtype, copy=False))
-    steps = [(leaves[weight], leaves[bias][:, None, :], activation) for weight, bias, activation in layers]
+        return vmap(layout.lift(nn.call), (0, 0))
 
-    def forward(x: NDArray[Any]) -> NDArray[Any]:
-        x = x.astype(layout.dtype, copy=False)
-        for weight, bias, activation in steps:
-            x = activation(x @ weight + bias)
+    def forward(population: NDArray[Any], x: NDArray[Any]) -> NDArray[Any]:
+        leaves, x = layout.leaves(population), x.astype(layout.dtype)
+        for weight, bias, activation in layers:
+            x = activation(x @ leaves[weight] + leaves[bias][:, None, :])
         return x
 
     return forward
+
+
+class PopulationPolicy:
+    """What the models of a population do: compiled, where a tape can record the model, else one by one.
+
+    A recurrent model's states go on from call to call; it is never compiled.
+    """
+
+    def __init__(self, model: Any, layout: Layout, space: Any) -> None:
+        self._made_of = model, layout, space
+        self._layout, self._space = layout, space
+        self._recurrent = hasattr(model, "start")
+        self._traceable = not self._recurrent and len(set(layout.dtypes)) == 1
+        forward = population_forward(model, layout)
+
+        def act(population: NDArray[Any], observations: NDArray[Any]) -> NDArray[Any]:
+            outputs = forward(population, observations.reshape(len(population), -1, observations.shape[1]))
+            return to_actions(space, outputs.reshape(len(observations), -1))
+
+        self._act = compile(act)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PopulationPolicy, self._made_of
+
+    def of(self, population: NDArray[Any], episodes: int) -> Forward:
+        """Return the function of observations, (pop * episodes, n), that gives the actions of this population."""
+        rows = np.ascontiguousarray(population, self._layout.dtype)
+        plain: list[Forward] = []  # made when it is needed
+
+        def act(observations: NDArray[Any]) -> NDArray[Any]:
+            if self._traceable:
+                try:
+                    return self._act(rows, observations)
+                except TraceError:
+                    self._traceable = False
+            if not plain:
+                models = [self._layout.restructure(theta) for theta in population]
+                plain.append(_recurrent(models, episodes) if self._recurrent else _one_by_one(models))
+            outputs = plain[0](observations.reshape(len(population), episodes, -1))
+            return to_actions(self._space, outputs.reshape(len(observations), -1))
+
+        return act
+
+
+def _one_by_one(models: list[Any]) -> Forward:
+    return lambda x: np.stack([model(row) for model, row in zip(models, x, strict=True)])
 
 
 def _recurrent(models: list[Any], episodes: int) -> Forward:

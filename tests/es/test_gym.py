@@ -8,7 +8,7 @@ import pytest
 from nnflat import destructure, es, nn
 from nnflat.es import defaults
 from nnflat.es.lanes import SingleLanes, VectorLanes, make_lanes
-from nnflat.es.policy import population_policy, to_actions
+from nnflat.es.policy import PopulationPolicy, to_actions
 
 gym = pytest.importorskip("gymnasium")
 import environments  # noqa: E402, F401
@@ -101,9 +101,20 @@ def test_a_closed_evaluator_goes_on_with_new_environments():
 # policies
 
 
+ANYTHING = gym.spaces.Box(-np.inf, np.inf, (2,), np.float64)  # actions are the outputs as they are
+
+
+class Branching(nn.Dense):
+    """A model that no tape can record."""
+
+    def __call__(self, x, *, key=None):
+        return super().__call__(x) if float(np.sum(self.weight)) > 0 else -super().__call__(x)
+
+
 @pytest.mark.parametrize(
     "model",
     [
+        Branching(3, 2),
         nn.Chain(nn.Dense(3, 4, "tanh"), nn.Dense(4, 2)),
         nn.Chain(nn.Chain(nn.Dense(3, 4, "relu")), nn.Dense(4, 2, np.sin)),
         nn.Dense(3, 2),
@@ -118,7 +129,8 @@ def test_the_population_policy_is_each_model_on_its_own_batch(model):
     rng = np.random.default_rng(0)
     population = theta + rng.normal(size=(5, theta.size)).astype(theta.dtype)
     x = rng.normal(size=(5, 7, 3))
-    outputs = population_policy(model, layout, population)(x)
+    policy = PopulationPolicy(model, layout, ANYTHING)
+    outputs = policy.of(population, 7)(x.reshape(35, 3)).reshape(5, 7, 2)
     alone = [layout.restructure(row)(batch) for row, batch in zip(population, x, strict=True)]
     np.testing.assert_allclose(outputs, alone, rtol=1e-5, atol=1e-6)
 
@@ -126,8 +138,8 @@ def test_the_population_policy_is_each_model_on_its_own_batch(model):
 def test_a_layout_of_some_of_the_parameters_leaves_the_others_as_they_are():
     model = nn.Chain(nn.Dense(3, 4, "tanh"), nn.Dense(4, 2))
     theta, layout = destructure(model, where=lambda path, leaf: path[1] == 1)
-    outputs = population_policy(model, layout, np.stack([theta, 2 * theta]))(np.ones((2, 1, 3)))
-    np.testing.assert_allclose(outputs[0], model(np.ones((1, 3))), rtol=1e-6)
+    outputs = PopulationPolicy(model, layout, ANYTHING).of(np.stack([theta, 2 * theta]), 1)(np.ones((2, 3)))
+    np.testing.assert_allclose(outputs[:1], model(np.ones((1, 3))), rtol=1e-6)
 
 
 @pytest.mark.parametrize("hidden", [(), (8,), (8, 4)])
