@@ -3,6 +3,7 @@
 from nnflat.es.ars import ARS
 from nnflat.es.crfmnes import CRFMNES
 from nnflat.es.engine import evaluate
+from nnflat.es.environments import CartPole, Pendulum
 from nnflat.es.evaluators import Batch, Each
 from nnflat.es.ga import GA
 from nnflat.es.gym import Gym
@@ -10,6 +11,7 @@ from nnflat.es.lmmaes import LMMAES
 from nnflat.es.log import JsonLines, TensorBoard
 from nnflat.es.lowrank import LowRank
 from nnflat.es.mezo import MeZO
+from nnflat.es.native import Native
 from nnflat.es.noise import Gaussian, Noise, Rademacher
 from nnflat.es.openai import OpenAIES
 from nnflat.es.pgpe import PGPE
@@ -38,6 +40,7 @@ __all__ = [
     "SNES",
     "XNES",
     "Batch",
+    "CartPole",
     "Each",
     "Gaussian",
     "Gym",
@@ -46,8 +49,10 @@ __all__ = [
     "MaxEvaluations",
     "MaxSeconds",
     "MeZO",
+    "Native",
     "Noise",
     "OpenAIES",
+    "Pendulum",
     "PyCMA",
     "Rademacher",
     "Record",

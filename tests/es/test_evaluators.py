@@ -1,8 +1,12 @@
 """Evaluators turn a population and a key into a fitness a candidate."""
 
-import numpy as np
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import nullcontext
 
-from nnflat import es
+import numpy as np
+import pytest
+
+from nnflat import es, vmap
 
 KEY = np.uint64(9)
 
@@ -46,3 +50,16 @@ def test_keys_differ_between_generations_and_seeds():
             keys.add(int(strategy.key))
             strategy.tell([0.0, 1.0])
     assert len(keys) == 25
+
+
+def shifted(theta, key):
+    return np.sum(np.tanh(theta - 0.5) ** 2) + (key % np.uint64(7)) * 0.5
+
+
+@pytest.mark.parametrize("executor", [None, ThreadPoolExecutor, ProcessPoolExecutor])
+def test_a_compiled_fitness_of_a_batch_gives_the_bits_of_each(executor):
+    strategy = es.OpenAIES(np.linspace(0, 1, 9), maximize=False, pop=10, sigma=0.1)
+    expected = es.evaluate(strategy, es.Each(shifted))
+    compiled = es.Batch(vmap(shifted, (0, None)))
+    with executor(2) if executor else nullcontext() as chosen:
+        np.testing.assert_array_equal(es.evaluate(strategy, compiled, executor=chosen, chunk=4), expected)
