@@ -5,6 +5,7 @@ from nnflat.es.crfmnes import CRFMNES
 from nnflat.es.engine import evaluate
 from nnflat.es.environments import CartPole, Pendulum
 from nnflat.es.evaluators import Batch, Each
+from nnflat.es.forward import Forward
 from nnflat.es.ga import GA
 from nnflat.es.gym import Gym
 from nnflat.es.lmmaes import LMMAES
@@ -42,6 +43,7 @@ __all__ = [
     "Batch",
     "CartPole",
     "Each",
+    "Forward",
     "Gaussian",
     "Gym",
     "JsonLines",

@@ -6,7 +6,10 @@ An evaluator that counts or learns something may offer, besides the call,
     absorb(report)                                 called in the order of the candidates
     state() -> dict of arrays; restore(state)      what workers and checkpoints need; and close()
 
-and changes in `absorb` only: so it is the same whichever worker evaluates what.
+and changes in `absorb` only: so it is the same whichever worker evaluates what. One that needs no candidates but
+what they are made of offers
+
+    sample(sampler, members, key) -> fitness
 """
 
 from collections.abc import Callable

@@ -19,6 +19,7 @@ from nnflat.tree import format_path
 __all__ = [
     "PopulationPolicy",
     "check_policy",
+    "dense_layers",
     "input_size",
     "output_size",
     "policy_for",
@@ -128,7 +129,7 @@ def population_forward(model: Any, layout: Layout) -> Callable[[NDArray[Any], ND
     x has the shape (pop, batch, n_in). Chains of Dense layers take batched products over views of the population,
     other models `vmap`. A candidate's outputs do not depend on the others.
     """
-    layers = _dense_layers(model, layout)
+    layers = dense_layers(model, layout)
     if layers is None or len(set(layout.dtypes)) > 1:
         return vmap(layout.lift(nn.call), (0, 0))
 
@@ -200,7 +201,7 @@ def _recurrent(models: list[Any], episodes: int) -> Forward:
     return forward
 
 
-def _dense_layers(model: Any, layout: Layout) -> list[tuple[str, str, Forward]] | None:
+def dense_layers(model: Any, layout: Layout) -> list[tuple[str, str, Forward]] | None:
     """Return (name of the weight, name of the bias, activation) a layer; None if this is not all there is."""
     found = []
     for prefix, layer in _layers(model, ()):

@@ -48,11 +48,15 @@ class Sampler:
 
     def write(self, k: int, out: NDArray[Any]) -> NDArray[Any]:
         """Write candidate `k` into `out` and return it."""
-        direction, sign = (k // 2, -1 if k % 2 else 1) if self.mirrored else (k, 1)
+        direction, sign = self.side(k)
         self.direction(direction, out)
         np.multiply(out, sign * self._sigma, out=out)
         np.add(self.centre(k), out, out=out)
         return self._clip(out)
+
+    def side(self, k: int) -> tuple[int, int]:
+        """Return the direction of candidate `k`, and its sign (S3)."""
+        return (k // 2, -1 if k % 2 else 1) if self.mirrored else (k, 1)
 
     def rows(self, members: range, out: NDArray[Any]) -> NDArray[Any]:
         """Write consecutive candidates into the rows of `out` and return it: those of `write` to the bit."""

@@ -90,9 +90,7 @@ def measure(
     if isinstance(evaluator, Each):
         buffer = np.empty_like(theta)
         return np.array([evaluator.fn(sampler.write(k, buffer), key) for k in members], np.float64), None
-    rows = sampler.rows(members, np.empty((len(members), theta.size), theta.dtype))
-    given: Any
-    given, report = evaluator.measure(rows, key) if hasattr(evaluator, "measure") else (evaluator(rows, key), None)
+    given, report = _given(sampler, evaluator, members, key)
     fitness = np.asarray(given)
     if fitness.shape != (len(members),):
         raise ValueError(
@@ -100,6 +98,15 @@ def measure(
             f"({len(members)},) is needed"
         )
     return fitness, report
+
+
+def _given(sampler: Sampler, evaluator: Any, members: range, key: np.uint64) -> tuple[Any, Report]:
+    """Return what the evaluator gives for these candidates: made here, or from the sampler if it takes that."""
+    if hasattr(evaluator, "sample"):
+        return evaluator.sample(sampler, members, key), None
+    theta = sampler.arrays["theta"]
+    rows = sampler.rows(members, np.empty((len(members), theta.size), theta.dtype))
+    return evaluator.measure(rows, key) if hasattr(evaluator, "measure") else (evaluator(rows, key), None)
 
 
 @cache
