@@ -59,8 +59,6 @@ cdef enum Domain:
     DRAW = 0
     FOLD = 1
 
-ctypedef void (*transform_t)(const uint32_t* words, void* out, Py_ssize_t n) noexcept nogil
-
 cdef union Single:
     float value
     uint32_t bits
