@@ -169,12 +169,21 @@ def strong(x: Any) -> Any:
 def fit_shape(cotangent: Cotangent, shape: tuple[int, ...]) -> Cotangent:
     has = np.shape(value_of(cotangent))
     extra = len(has) - len(shape)
-    axes = tuple(i for i, n in enumerate(has) if i < extra or (shape[i - extra] == 1 and n != 1))
+    axes = tuple(i for i, n in enumerate(has) if n != 1 and (i < extra or shape[i - extra] == 1))
     if axes:
-        cotangent = np.sum(cotangent, axis=axes)
+        cotangent = sum_rows(cotangent) if axes == (0,) and len(has) == 2 else np.sum(cotangent, axis=axes)
     if cotangent.size == int(np.prod(shape)):
         return cotangent.reshape(shape) if cotangent.ndim else cotangent[(None,) * len(shape)]
     return np.broadcast_to(cotangent, shape)
+
+
+def sum_rows(x: Cotangent) -> Cotangent:
+    """Return the sum of the rows of a matrix: a product with ones where BLAS makes it, some times faster than a sum."""
+    rows, dtype = x.shape[0], x.dtype
+    if dtype.char not in "fd" or x.size == 0 or not x.flags.c_contiguous:
+        return np.sum(x, axis=0)
+    made = np.matmul(np.ones(rows, dtype), x)
+    return relinked(made, (x,), lambda back: [np.broadcast_to(back, x.shape)])
 
 
 def keep_zeros(g: Cotangent, cotangent: Cotangent) -> Cotangent:
