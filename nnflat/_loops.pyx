@@ -152,10 +152,16 @@ cdef void fold_keys(char** args, Sizes dims, Sizes strides, Whole* data) noexcep
 
 
 cdef void find_extremum(char** args, Sizes dims, Sizes strides, void* function) noexcept nogil:
-    """args: a contiguous row, the index found in it. NumPy does not report what comparing with a NaN raises."""
+    """args: contiguous rows, the index found in each; dims: rows, and their length.
+
+    NumPy does not report what comparing with a NaN raises.
+    """
     cdef int before = fetestexcept(FE_ALL_EXCEPT)
-    (<ArgFunction>function)(args[0], dims[0], <cnp.npy_intp*>args[1], NULL)
-    cdef int raised = fetestexcept(FE_ALL_EXCEPT) & ~before
+    cdef int raised
+    cdef cnp.npy_intp i
+    for i in range(dims[0]):
+        (<ArgFunction>function)(args[0] + i * strides[0], dims[1], <cnp.npy_intp*>(args[1] + i * strides[1]), NULL)
+    raised = fetestexcept(FE_ALL_EXCEPT) & ~before
     if raised:
         feclearexcept(raised)
 
@@ -263,7 +269,7 @@ def fold_loop(kind: str) -> Loop:
 
 
 def arg_loop(name: str, dtype: np.dtype) -> Loop:
-    """Find where a row has its extremum, by `argmax` or `argmin` of its dtype: operands (row, index)."""
+    """Find where a row has its extremum, by `argmax` or `argmin` of its dtype: operands (rows, indices)."""
     cdef ArrayFunctions* functions = functions_of(dtype)
     return make_loop(find_extremum, <void*>(functions.argmax if name == "argmax" else functions.argmin), None)
 

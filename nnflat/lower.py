@@ -271,11 +271,10 @@ def lower_extremum(operation: Operation) -> list[Instruction]:
     source, target = operation.inputs[0], operation.outputs[0]
     if target.size == 0:
         return []
-    row, size = source.shape[-1], source.dtype.itemsize
-    rows = () if target.size == 1 else (target.size,)
+    row = source.shape[-1]
     return [Instruction("loop", operation.name, [(source.buffer, source.offset), (target.buffer, target.offset)], (1,),
-                        loop=arg_loop(operation.name, source.dtype), dims=(row,), strides=(size, 0),
-                        outer=rows, steps=(row * size, target.dtype.itemsize) * len(rows), work=source.size)]
+                        loop=arg_loop(operation.name, source.dtype), dims=(target.size, row),
+                        strides=(row * source.dtype.itemsize, target.dtype.itemsize), work=source.size)]
 
 
 # --- products ----------------------------------------------------------------------------------------------
