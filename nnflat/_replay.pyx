@@ -241,7 +241,8 @@ cdef class Replay:
             free = fill_op(&self.code.ops[<Size>i], instruction, free)
             self.code.work += instruction.work
             self.code.careful |= instruction.action == "call"
-            self.fallible |= instruction.action in ("call", "take", "repeat") or "raise" in instruction.errstate.values()
+            self.fallible |= instruction.action in ("call", "take", "repeat")
+            self.fallible |= "raise" in instruction.errstate.values()
             self.own_errstate |= any(mode != "ignore" for mode in instruction.errstate.values())
             quiet += instruction.name in ("copy", "take", "where")
             if instruction.action == "repeat":

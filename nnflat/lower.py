@@ -20,6 +20,7 @@ from nnflat._loops import (
     address,
     arg_loop,
     cast_loop,
+    checked_loop,
     copy_loop,
     draw_loop,
     fold_loop,
@@ -190,6 +191,12 @@ def trivial(windows: Sequence[Window]) -> bool:
 def dense(window: Window) -> bool:
     array = window.standin()
     return array.flags.forc
+
+
+def lower_checked(operation: Operation) -> list[Instruction]:
+    """Lower integer arithmetic that notices an overflow; the name ends with what is done."""
+    loop = checked_loop(operation.name.split()[-1])
+    return [elementwise(operation.name, loop, operation.inputs + operation.outputs)]
 
 
 # --- reductions --------------------------------------------------------------------------------------------
@@ -410,6 +417,7 @@ def lower_repeat(operation: Operation) -> list[Instruction]:
 
 LOWERINGS: dict[str, Callable[[Operation], list[Instruction]]] = {
     "ufunc": lower_ufunc,
+    "checked": lower_checked,
     "reduce": lower_reduce,
     "accumulate": lower_accumulate,
     "extremum": lower_extremum,
