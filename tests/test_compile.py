@@ -263,6 +263,20 @@ def test_a_floating_point_warning_names_its_ufunc_and_is_given_once():
     assert len(caught) == 1
 
 
+def test_an_errstate_inside_that_raises_leaves_out_as_it_was():
+    def function(x):
+        with np.errstate(all="raise"):
+            return x * 2, np.log(x)
+
+    program, bad = nf.compile(function), np.array([1.0, 0.0])
+    program(np.ones(2))
+    for out in ((np.full(2, 7.0), np.full(2, 7.0)), (bad.copy(), np.full(2, 7.0))):
+        before = [array.copy() for array in out]
+        with pytest.raises(FloatingPointError, match="log"):
+            program(out[0] if out[0][1] == 0 else bad, out=out)
+        assert all(np.array_equal(*pair) for pair in zip(out, before, strict=True))
+
+
 def test_an_errstate_inside_belongs_to_its_operations_and_the_rest_to_the_caller():
     def function(x):
         with np.errstate(divide="ignore"):
