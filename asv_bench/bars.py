@@ -25,6 +25,8 @@ class Bar:
     @property
     def name(self) -> str:
         """Return the benchmark with its parameters, as one looks it up."""
+        if self.benchmark == NOT_YET:
+            return NOT_YET
         return f"{self.benchmark}({', '.join(map(str, self.case))})"
 
     @property
@@ -59,6 +61,7 @@ def peer(issue: int, case: str, name: str, limit: float) -> Bar:
 
 MAIN = ("784-1024-10", "784-100-10", "4-32-2", "1000 x 16, tuple")
 IN_PLACE = ("load", "store", "restructure_out")
+NOT_YET = "none yet"
 GROWTH = "flat.TenTimes.track_growth"
 TIMES = {"unit": "x"}
 NS, US, MS = {"unit": " ns", "scale": 1e9}, {"unit": " us", "scale": 1e6}, {"unit": " ms", "scale": 1e3}
@@ -125,4 +128,10 @@ BARS = [
     peer(6, ES_SMALL, "evotorch", 10),
     peer(6, ES_LARGE, "evosax", 1.5),
     peer(6, ES_LARGE, "evotorch", 4),
+    Bar(6, "table noise, n = 10^6, by a copy", "population.Table.track_ratio", ("generation",), 1.3, **TIMES),
+    Bar(6, "Sep-CMA, n = 10,000", "population.SepCMA.track_min", ("generation",), at_most=5, **MS),
+    Bar(6, "native CartPole", "population.CartPole.track_rate", (), at_least=2.6, unit=" M steps/s", scale=1e-6),
+    Bar(6, "gymnasium CartPole, policy and bookkeeping over the environment", NOT_YET, at_most=1.15, **TIMES),
+    Bar(6, "overhead of a generation, 2 processes, 1 M float32", NOT_YET, at_most=2, **MS),
+    Bar(6, "peak memory of run, n = 10^6, pop 256, by the population", NOT_YET, at_most=1, **TIMES),
 ]

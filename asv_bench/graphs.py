@@ -1,19 +1,26 @@
 """Lines as inline SVG: enough of a plot for a report that needs no script."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
-WIDTH, HEIGHT = 520, 300
-LEFT, RIGHT, TOP, BOTTOM = 62, 132, 12, 42
+WIDTH, HEIGHT = 560, 300
+LEFT, RIGHT, TOP, BOTTOM = 62, 172, 12, 42
 COLOURS = ("#1f77b4", "#d95f02", "#2ca02c", "#9467bd", "#c2185b", "#7f6000", "#17808f", "#777777")
 Points = Sequence[tuple[float, float]]
 
 
-def lines(series: Mapping[str, Points], *, x_label: str, logarithmic: bool = False, ticks: Sequence[str] = ()) -> str:
+def lines(
+    series: Mapping[str, Points],
+    *,
+    x_label: str,
+    y_text: Callable[[float], str] = "{:g}".format,
+    logarithmic: bool = False,
+    ticks: Sequence[str] = (),
+) -> str:
     """Return named lines; the y axis is logarithmic always, the x axis where asked.
 
-    `ticks` names the whole numbers of the x axis from 0 on.
+    `ticks` names the whole numbers of the x axis from 0 on, `y_text` gives the text of a number of the y axis.
 
     >>> lines({"load": [(1, 1e-6), (10, 1e-5)]}, x_label="leaves", logarithmic=True).count("<polyline")
     1
@@ -25,7 +32,7 @@ def lines(series: Mapping[str, Points], *, x_label: str, logarithmic: bool = Fal
     xs, ys = zip(*(point for points in series.values() for point in points), strict=True)
     across = Axis(min(xs), max(xs), LEFT, WIDTH - RIGHT, logarithmic)
     up = Axis(min(ys), max(ys), HEIGHT - BOTTOM, TOP, True)
-    parts = [grid(across, up, ticks)]
+    parts = [grid(across, up, ticks, y_text)]
     for number, (name, points) in enumerate(series.items()):
         parts.append(line(name, points, across, up, COLOURS[number % len(COLOURS)], number))
     middle = (LEFT + WIDTH - RIGHT) / 2
@@ -56,12 +63,12 @@ class Axis:
         return [10.0**n if self.logarithmic else float(n) for n in whole[::step]]
 
 
-def grid(across: Axis, up: Axis, ticks: Sequence[str]) -> str:
+def grid(across: Axis, up: Axis, ticks: Sequence[str], y_text: Callable[[float], str]) -> str:
     parts = []
     for value in up.marks():
         y = up.place(value)
         parts.append(f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" stroke="currentColor" stroke-opacity=".15"/>')
-        parts.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{value:g}</text>')
+        parts.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{escape(y_text(value))}</text>')
     for value in across.marks():
         text = ticks[int(value)] if ticks else f"{value:g}"
         place = f'x="{across.place(value):.1f}" y="{HEIGHT - BOTTOM + 16}"'

@@ -47,7 +47,7 @@ def copies() -> None:
     (REFERENCE / "bench.json").write_text(json.dumps(held, indent=1) + "\n")
 
 
-def suites(machine: str, checkout: Path) -> None:
+def suites(machine: str, checkout: Path, bench: str) -> None:
     """Keep asv's results of the commit that is checked out there, measured by the suites here."""
     commit = output("git", "rev-parse", "HEAD", folder=checkout).strip()
     asv = (sys.executable, "-m", "asv")
@@ -57,6 +57,7 @@ def suites(machine: str, checkout: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         config.write_text(json.dumps(settings | {"results_dir": folder}))
         options = ("--config", config.name, "-E", "existing:same", "--machine", machine, "--set-commit-hash", commit)
+        options += ("--bench", bench)
         try:
             run(*asv, "run", *options, checkout=checkout)
         finally:
@@ -88,11 +89,12 @@ def main() -> int:
     parser.add_argument("--cache", help="the folder of the peers' environments")
     parser.add_argument("--machine", default="reference", help="the name under which asv keeps the results")
     parser.add_argument("--history", type=Path, help="only run the suites, on this built checkout of another commit")
+    parser.add_argument("--bench", default="", help="only the suites whose name matches (default: all)")
     options = parser.parse_args()
     if not (options.cache or options.history):
         parser.error("--cache FOLDER is needed, for the environments of the peers")
     REFERENCE.mkdir(exist_ok=True)
-    suites(options.machine, options.history or SUITE.parent)
+    suites(options.machine, options.history or SUITE.parent, options.bench)
     if not options.history:
         copies()
         python("peers.py", "--cache", options.cache, "--out", str(REFERENCE / "peers.json"))

@@ -88,7 +88,7 @@ def slopes(figures: Figures) -> str:
         for (size, way), value in figures.commits[-1].values(benchmark).items() if figures.commits else ():
             if value:
                 series.setdefault(way.strip("'"), []).append((float(size), value))
-        parts.append(figure(f"seconds by {label}", lines(series, x_label=label, logarithmic=True)))
+        parts.append(figure(f"time by {label}", lines(series, x_label=label, y_text=duration, logarithmic=True)))
     return "".join(parts)
 
 
@@ -102,7 +102,8 @@ def trends(figures: Figures) -> str:
                 if value and key[: len(case)] == case:
                     series.setdefault(key[-1].strip("'"), []).append((number, value))
         names = [commit.hash[:7] for commit in figures.commits]
-        parts.append(figure(title, lines(series, x_label="commits", ticks=names)))
+        text = "{:,.0f}".format if benchmark.endswith("instructions") else duration
+        parts.append(figure(title, lines(series, x_label="commits", y_text=text, ticks=names)))
     return "".join(parts)
 
 
