@@ -77,10 +77,16 @@ def run(peer: str, python: Path, cases: str) -> dict[str, Any]:
 def measured(names: list[str], cache: Path, cases: str) -> dict[str, Any]:
     """Run the peers one after the other."""
     cache.mkdir(parents=True, exist_ok=True)
+    load = busy()
     with tempfile.TemporaryDirectory() as folder:
         wheel = build_wheel(Path(folder))
         peers = [run(peer, environment(peer, cache, wheel), cases) for peer in names]
-    return {"machine": machine(), "peers": peers}
+    return {"machine": machine() | load, "peers": peers}
+
+
+def busy() -> dict[str, str]:
+    """Return how many processes wanted a core, on average, in the minute before: above 1, times are noisy."""
+    return {"load": f"{os.getloadavg()[0]:.1f} of {os.cpu_count()} cores"} if hasattr(os, "getloadavg") else {}
 
 
 def table(results: dict[str, Any]) -> list[tuple[str, ...]]:
