@@ -62,6 +62,7 @@ COVERED = {
     "basic index": lambda x: x[1:, None, ::-2],
     "integer index": lambda x: x[[0, 2, 2]],
     "element": lambda x: x[1, 2],
+    "round": lambda x: round(x[1, 2].real * 0.3, 1),
     "diagonal": lambda x: np.diagonal(x),
     "tril": lambda x: np.tril(x),
     "triu": lambda x: np.triu(x, 1),
@@ -188,6 +189,7 @@ UNTRACEABLE = {
     "swallowed": (swallow, "Python number", "astype"),
     "a size": (lambda x: np.zeros(int(x[0, 0])), "Python number", "static"),
 }
+UNTRACEABLE["round"] = (lambda x: round(x[0, 0]), "round", r"np\.round")
 UNTRACEABLE["a size"] = (lambda x: range(np.argmax(x)), "size", "static")
 
 
