@@ -15,7 +15,11 @@ PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 TEXT = """\
 # What it costs
 
-Written by `python asv_bench/document.py` from the figures of one run on one machine ({machine}), commit {commit}.
+Written by `python asv_bench/document.py` from the figures of one run of commit {commit} on one machine:
+
+{machine}.
+
+Where more processes than one wanted its cores, times and their ratios are noisy, means most of all.
 [report.html](report.html) has the same with graphs, in one file. The commands:
 
 | to | run |

@@ -60,6 +60,8 @@ def suites(machine: str, checkout: Path, bench: str) -> None:
         options += ("--bench", bench)
         try:
             run(*asv, "run", *options, checkout=checkout)
+        except subprocess.CalledProcessError as error:  # what did run is kept
+            print(f"asv ended with {error.returncode}: some benchmarks failed", file=sys.stderr)
         finally:
             config.unlink()
         for path in (Path(folder) / machine).glob("*.json"):

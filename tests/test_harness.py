@@ -145,7 +145,30 @@ def test_instructions_may_grow_by_two_percent_and_no_more(harness):
     ]
 
 
-def test_a_planted_sixfold_slowdown_in_load_fails_the_gate_of_instructions(harness):
+PLANTED = """\
+import numpy as np
+from benchmarks.instructions import run
+
+import nnflat as nf
+
+model = {"weight": np.ones((4, 32), np.float32), "bias": np.ones(32, np.float32)}
+flat, layout = nf.destructure(model)
+load = layout.bind(model).load
+
+
+def sixfold():
+    for _ in range(6):
+        load(flat)
+
+
+if __name__ == "__main__":
+    run({"load": lambda: lambda: load(flat), "load, sixfold": lambda: sixfold})
+"""
+
+
+def test_a_planted_sixfold_slowdown_in_load_fails_the_gate_of_instructions(harness, monkeypatch, tmp_path):
+    (tmp_path / "planted_load.py").write_text(PLANTED)
+    monkeypatch.syspath_prepend(tmp_path)
     instructions, gates = harness("benchmarks.instructions"), harness("gates")
     if missing := instructions.missing():
         pytest.skip(missing)
