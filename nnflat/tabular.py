@@ -150,6 +150,12 @@ class Scaling:
         scale = x.std(axis=0)
         return cls(x.mean(axis=0), np.where(scale == 0, 1, scale).astype(x.dtype))
 
+    @classmethod
+    def together(cls, x: np.ndarray) -> Scaling:
+        """Scale columns of one unit, pixels say: one that hardly varies is not blown up to the size of the others."""
+        typical = np.sqrt(np.mean(x.var(axis=0)))
+        return cls(x.mean(axis=0), np.hypot(x.std(axis=0), typical if typical > 0 else 1).astype(x.dtype))
+
     def apply(self, x: np.ndarray) -> np.ndarray:
         return (x - self.shift) / self.scale
 

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from nnflat import files, random
-from nnflat.compile import compile
+from nnflat.compile import CACHE, compile
 from nnflat.grad import value_and_grad
 from nnflat.layout import Layout, destructure
 from nnflat.optim.rule import Rule
@@ -32,6 +32,7 @@ __all__ = ["Epoch", "History", "fit"]
 
 CHUNK = 128                 # batches of one native run: what Ctrl-C may have to wait for
 SAVE_EVERY = 30.0           # seconds between two checkpoints inside an epoch
+MOST_KEPT = 32              # settings under which the traces of a loss are kept
 INTERVAL = 1.0              # seconds between two plain lines of progress
 
 
@@ -210,29 +211,64 @@ def try_loss(steps: Steps, flat: np.ndarray, columns: Sequence[np.ndarray], batc
 # --- steps -------------------------------------------------------------------------------------------------
 
 class Steps:
-    """The loss, and runs of steps, as compiled functions of a flat vector."""
+    """The loss, and runs of steps, as compiled functions of a flat vector. Their traces are kept with the loss."""
 
     def __init__(self, layout: Layout, loss: Callable[..., Any], optimizer: Rule) -> None:
         self.loss = loss
         self.draws = "key" in inspect.signature(loss).parameters
-        uniform = all(dtype == layout.dtype for dtype in layout.dtypes)
-        self.rebuild = layout.view if uniform else layout.restructure
-        self.evaluate = compile(lambda flat, keys, batch: self.of_flat(flat, keys, batch))
-        self.run = compile(lambda flat, state, keys, batches: self.descend(optimizer, flat, state, keys, batches))
+        of_flat = FlatLoss(loss, layout, self.draws)
+        self.rebuild = of_flat.rebuild
+        self.evaluate = compile(of_flat)
+        self.run = compile(Steepest(loss, of_flat.layout, self.draws, optimizer))
+        forget_old_traces(loss)
 
-    def of_flat(self, flat: np.ndarray, key: Any, batch: tuple[np.ndarray, ...]) -> Any:
-        return self.loss(self.rebuild(flat), *batch, **({"key": key} if self.draws else {}))
 
-    def descend(self, optimizer: Rule, flat: Any, state: Any, keys: Any, batches: Any) -> Any:
-        """Take one step a batch; return flat vector, state, and the losses before each step."""
+@dataclass(frozen=True)
+class FlatLoss:
+    """The loss of a flat vector; equal where loss and layout are, so that a second `fit` finds its traces."""
+
+    fn: Callable[..., Any]
+    layout: Layout
+    draws: bool
+
+    def rebuild(self, flat: Any) -> Any:
+        uniform = all(dtype == self.layout.dtype for dtype in self.layout.dtypes)
+        return self.layout.view(flat) if uniform else self.layout.restructure(flat)
+
+    def __call__(self, flat: Any, key: Any, batch: tuple[Any, ...]) -> Any:
+        return self.fn(self.rebuild(flat), *batch, **({"key": key} if self.draws else {}))
+
+
+@dataclass(frozen=True)
+class Steepest:
+    """Steps down the loss, one a batch."""
+
+    fn: Callable[..., Any]
+    layout: Layout
+    draws: bool
+    optimizer: Rule
+
+    def __call__(self, flat: Any, state: Any, keys: Any, batches: Any) -> Any:
+        """Return flat vector, state, and the losses before each step."""
+        loss = FlatLoss(self.fn, self.layout, self.draws)
 
         def step(carry: Any, x: Any) -> Any:
             flat, state = carry
             key, batch = x
-            value, gradient = value_and_grad(self.of_flat)(flat, key, batch)
-            return optimizer.step(flat, gradient, state), value
+            value, gradient = value_and_grad(loss)(flat, key, batch)
+            return self.optimizer.step(flat, gradient, state), value
 
         return scan(step, (flat, state), (keys, batches))
+
+
+def forget_old_traces(loss: Callable[..., Any]) -> None:
+    """Keep the traces of a loss under the last layouts and optimizers only: a search of rates makes no end of them."""
+    try:
+        kept = CACHE.get(loss, {})
+    except TypeError:                   # a loss that cannot be kept weakly
+        return
+    for options in list(kept)[:-MOST_KEPT]:
+        del kept[options]
 
 
 @dataclass

@@ -1,11 +1,15 @@
 """fit: it learns, stops as told, and is the same to the bit however it is cut up."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
 import nnflat as nf
 from nnflat import nn, optim, random, train
+from nnflat.compile import CACHE
 
 
 def regression(n=70, seed=0):
@@ -260,3 +264,39 @@ def test_progress_goes_to_stderr(capsys):
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "epoch 5/5" in captured.err
+
+
+def test_a_second_fit_with_the_same_settings_traces_nothing():
+    runs = []
+
+    def loss(model, x, y):
+        runs.append(type(x))
+        return nn.mse(model(x), y)
+
+    first, second, other = net(), net(), net()
+    run(first, loss=loss)
+    before = len(runs)
+    run(second, loss=loss)
+    assert set(runs[before:]) == {np.ndarray}           # the check of the data in plain NumPy
+    assert_array_equal(weights(first), weights(second))
+    before = len(runs)
+    run(other, loss=loss, optimizer=optim.SGD(0.1))
+    assert set(runs[before:]) != {np.ndarray}
+
+
+def test_traces_are_kept_as_long_as_the_loss_lives_and_for_the_last_settings_only(monkeypatch):
+    def make():
+        def loss(model, x, y):
+            return nn.mse(model(x), y)
+
+        kept = []
+        for rate in range(1, 6):
+            run(net(), regression(4), loss=loss, optimizer=optim.SGD(rate / 100), epochs=1)
+            kept.append(len(CACHE[loss]))
+        return weakref.ref(loss), kept
+
+    monkeypatch.setattr(train, "MOST_KEPT", 3)
+    alive, kept = make()
+    gc.collect()
+    assert alive() is None
+    assert kept[-1] < kept[0] + 3
