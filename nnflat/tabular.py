@@ -17,6 +17,7 @@ import numpy as np
 from nnflat import nn, random
 
 BUNDLED = ("digits", "breast_cancer", "diabetes")
+SMOOTHING = 0.1             # of labels: without it a network goes on to be sure of what it knows, and learns noise
 MOST_CLASSES = 20           # integers of more values than that are a quantity, not labels
 
 
@@ -168,7 +169,7 @@ def make_model(table: Table, hidden: tuple[int, ...], rng: np.random.Generator) 
 
 
 def classification_loss(model: nn.Chain, x: np.ndarray, y: np.ndarray) -> Any:
-    return nn.cross_entropy(model(x), y)
+    return nn.cross_entropy(model(x), y, label_smoothing=SMOOTHING)
 
 
 def regression_loss(model: nn.Chain, x: np.ndarray, y: np.ndarray) -> Any:

@@ -217,6 +217,65 @@ def test_arguments_in_any_memory_order_are_differentiated(order):
     check(lambda x: x[1:].T @ x[:-1], x[::-1, ::2])
 
 
+VECTOR = np.arange(1.0, 5.0)
+ODD = {
+    "a Python number": (lambda x: x * x, (3.0,), 6),
+    "the argument itself": (lambda x: x, (np.array(2.0),), 1),
+    "an element": (lambda x: x[2], (VECTOR,), [0, 0, 1, 0]),
+    "nothing": (lambda x: np.sum(x**2), (np.zeros(0),), np.zeros(0)),
+    "a product over nothing": (lambda a, b: np.sum(a @ b + 1), (np.zeros((2, 0)), np.ones((0, 2))), np.zeros((2, 0))),
+    "the rows of nothing": (lambda x: np.sum(x @ np.ones((3, 2))), (np.zeros((0, 3)),), np.zeros((0, 3))),
+    "a traced index": (lambda x, i: np.sum(x[i] ** 2), (VECTOR, np.array([0, 0, 3])), [4, 0, 0, 8]),
+    "a number as an index": (lambda x, i: np.take(x, i) ** 2, (VECTOR, 2), [0, 0, 6, 0]),
+    "a mask": (lambda x, m: np.sum(np.where(m, x, 0)), (VECTOR, VECTOR > 2), [0, 0, 1, 1]),
+    "a reversed view": (lambda x: np.sum(x[::-1] * np.arange(4.0)), (VECTOR[::-1],), [3, 2, 1, 0]),
+    "stride 0": (lambda x: np.sum(x * np.arange(3.0)), (np.broadcast_to(2.0, 3),), [0, 1, 2]),
+    "another byte order": (lambda x: np.sum(x**2), (VECTOR.astype(">f8"),), 2 * VECTOR),
+    "no alignment": (lambda x: np.sum(x + x), (np.zeros(33, np.uint8)[1:].view(np.float64),), np.full(4, 2)),
+    "one memory twice": (lambda a, b: np.sum(a * b), (VECTOR, VECTOR), VECTOR),
+    "memory that overlaps": (lambda a, b: np.sum(a * b), (VECTOR[1:], VECTOR[:-1]), VECTOR[:-1]),
+    "a tie": (lambda t: np.sum(t[0] * t[1]), ((VECTOR, VECTOR),), (VECTOR, VECTOR)),
+    "small integers beside": (lambda x: np.sum(x * np.arange(4, dtype=np.uint8)), (VECTOR,), [0, 1, 2, 3]),
+    "a default": (lambda x, k=2: np.sum(x**k), (VECTOR,), 2 * VECTOR),
+    "steps of its own": (lambda x: np.sum(nf.scan(lambda c, _: (c - 0.1 * nf.grad(lambda v: np.sum(v**2))(c), None), x,
+                                                  length=2)[0]), (VECTOR,), np.full(4, 0.64)),
+    "gradients an element": (lambda x: np.sum(nf.vmap(nf.grad(lambda v: v**3), 0)(x)), (VECTOR,), 6 * VECTOR),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_the_gradient_is_right_by(name):
+    fn, args, expected = ODD[name]
+    assert_allclose(nf.grad(fn)(*args), expected, rtol=1e-12)
+
+
+def into_zeros(x):
+    y = np.zeros(4)
+    y[:] = x
+    return np.sum(y)
+
+
+def added_into_zeros(x):
+    y = np.zeros(4)
+    y += x
+    return np.sum(y)
+
+
+def first_set(x):
+    x[0] = 3.0
+    return np.sum(x)
+
+
+def added_out(x):
+    return np.sum(np.add(x, x, out=np.zeros(4)))
+
+
+@pytest.mark.parametrize("fn", [into_zeros, added_into_zeros, first_set, added_out])
+def test_a_write_into_an_array_is_an_error_and_never_a_gradient_of_zero(fn):
+    with pytest.raises(TraceError, match="Write instead"):
+        nf.grad(fn)(VECTOR)
+
+
 # --- flat vectors ------------------------------------------------------------------------------------------
 
 def sines(x):
@@ -335,6 +394,12 @@ def test_jacobian_and_hessian_are_those_of_central_differences():
         "i,jk->ijk", x, np.eye(3)))
     assert_allclose(nf.hessian(lambda x: np.prod(x) ** 2)(x), np.stack([
         differences(lambda v, i=i: nf.grad(lambda x: np.prod(x) ** 2)(v)[i], x) for i in range(3)]), rtol=1e-6)
+
+
+def test_jacobians_and_hessians_of_numbers_and_of_nothing_have_their_shapes():
+    assert nf.hessian(lambda x: x**3)(2.0) == 12
+    assert nf.jacobian(lambda x: x * 2)(np.zeros(0)).shape == (0, 0)
+    assert nf.jacobian(lambda x: np.sum(x) * np.ones((2, 1)))(np.zeros((3, 0))).shape == (2, 1, 3, 0)
 
 
 def test_the_hessian_of_what_is_linear_is_zero():
