@@ -316,7 +316,7 @@ SMOOTH = [
     lambda m, a, b: m.roll(a, 1, axis=1),
 ]  # fmt: skip
 REAL = [
-    lambda m, a, b: m.maximum(a, b), lambda m, a, b: a * m.max(b), lambda m, a, b: m.sort(a, axis=1) * b,
+    lambda m, a, b: m.maximum(a, b), lambda m, a, b: a * m.max(b), lambda m, a, b: m.min(a, axis=1, keepdims=True) * b,
     lambda m, a, b: m.log(1.5 + m.cos(a)), lambda m, a, b: m.logaddexp(a, b), lambda m, a, b: m.clip(a, -0.7, 0.9),
     lambda m, a, b: m.prod(m.tanh(a), axis=1, keepdims=True) + b, lambda m, a, b: m.std(a, axis=0) + b,
 ]  # fmt: skip
@@ -326,8 +326,8 @@ KINDS = {"real": ("d", "d"), "complex": ("D", "D"), "mixed": ("f", "D"), "single
 def derivable(kind: str, seed: int) -> tuple[Callable[..., Any], tuple[np.ndarray, np.ndarray]]:
     """Return a program of two matrices to a real number, `(module, x, y)`, and its arguments."""
     rng = np.random.default_rng(seed)
-    dtypes = KINDS[kind]
-    steps = [*SMOOTH, *REAL] if set(dtypes) <= set("fd") else SMOOTH
+    dtypes = KINDS.get(kind, ("d", "d"))
+    steps = [*SMOOTH, *REAL] if kind in ("real", "single") else SMOOTH
     choices = [(int(rng.integers(len(steps))), int(rng.integers(9)), int(rng.integers(9)))
                for _ in range(rng.integers(1, 9))]
 
