@@ -1,4 +1,4 @@
-"""The command line: `nnflat evolve ENV | train DATA | info FILE | bench`.
+"""The command line: `nnflat evolve ENV | play FILE | train DATA | info FILE | bench`.
 
 Results go to stdout, progress and errors to stderr. Exit codes: 0, all went well; 2, one sentence says what
 was wrong; 130, interrupted by Ctrl-C, with what there was saved.
@@ -63,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="nnflat", description="Small neural networks as one flat vector.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_evolve(commands, common)
+    _add_play(commands, common)
     _add_train(commands, common)
     info = commands.add_parser("info", parents=[common], help="print what is in a file")
     info.add_argument("file", metavar="FILE", help="a .safetensors or .npz file")
@@ -84,9 +85,24 @@ def _add_evolve(commands: Any, common: argparse.ArgumentParser) -> None:
         ("--sigma", _positive, defaults.SIGMA, "standard deviation of the noise"),
         ("--lr", _positive, defaults.LR, "learning rate of Adam"),
         ("--hidden", _sizes, ",".join(map(str, defaults.HIDDEN)), "sizes of hidden layers, commas between"),
+        ("--chunk", _count, defaults.CHUNK, "candidates that are evaluated in one call"),
         ("--out", str, ".", "the folder in which policy and reward curve are written"),
     ):
         evolve.add_argument(option, type=kind, default=default, help=f"{text} (default: %(default)s)")
+    evolve.add_argument(
+        "--resume", metavar="FILE", help="go on from this .safetensors or .npz, if it exists, and save to it"
+    )
+    evolve.add_argument("--workers", type=_count, help="evaluate in so many processes (default: in this one)")
+    evolve.add_argument("--dask", metavar="ADDRESS", help="evaluate on the Dask cluster of this scheduler:port")
+    evolve.add_argument("--log", metavar="FILE", help="write a JSON object a generation, a line each")
+
+
+def _add_play(commands: Any, common: argparse.ArgumentParser) -> None:
+    play = commands.add_parser("play", parents=[common], help="play an evolved policy, or draw it playing")
+    play.set_defaults(command=_play)
+    play.add_argument("file", metavar="FILE", help="a policy that `nnflat evolve` has written")
+    play.add_argument("--episodes", type=_count, default=1, help="so many (default: %(default)s)")
+    play.add_argument("--render", metavar="GIF", help="write an animation of them")
 
 
 def _add_train(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -128,6 +144,7 @@ def _sizes(text: str) -> tuple[int, ...]:
 def _evolve(options: argparse.Namespace) -> int:
     """Evolve a policy, then write it and its reward curve; interrupted, write what there is."""
     from nnflat import es, optim
+    from nnflat.es.executors import open_executor
     from nnflat.es.lanes import reward_threshold
 
     rng = np.random.default_rng(options.seed)
@@ -145,8 +162,21 @@ def _evolve(options: argparse.Namespace) -> int:
     policy_path, curve_path = _places(options.out, options.env.rpartition(":")[2].replace("/", "-"))
     threshold = reward_threshold(options.env)
     stop = [] if threshold is None else [es.Solved(threshold)]
+    callbacks = [es.JsonLines(options.log)] if options.log else []
     try:
-        result = es.run(strategy, gym, generations=options.generations, stop=stop, progress=not options.quiet)
+        with open_executor(workers=options.workers, dask=options.dask) as executor:
+            result = es.run(
+                strategy,
+                gym,
+                generations=options.generations,
+                executor=executor,
+                chunk=options.chunk,
+                stop=stop,
+                callbacks=callbacks,
+                checkpoint=options.resume,
+                resume=options.resume is not None,
+                progress=not options.quiet,
+            )
     except KeyboardInterrupt:  # a second one, while theta was evaluated
         files.save(policy_path, layout.restructure(strategy.theta), meta=_settings(options))
         raise
@@ -200,6 +230,29 @@ def _print_report(report: dict[str, Any], *, as_json: bool) -> None:
     print(f"wrote {report['policy']} and {report['curve']}")
 
 
+# ---- play --------------------------------------------------------------------------------------------------
+
+
+def _play(options: argparse.Namespace) -> int:
+    """Play a policy in the environment that it was evolved in."""
+    from nnflat.es.play import play, write_gif
+
+    env_id = files.info(options.file).meta.get("environment")
+    if not isinstance(env_id, str):
+        raise ValueError(f"{options.file} does not say its environment; `nnflat evolve` writes policies that do")
+    render = options.render is not None
+    policy = files.load(options.file)
+    returns, pictures = play(env_id, policy, episodes=options.episodes, seed=options.seed, render=render)
+    if render:
+        write_gif(options.render, pictures)
+    report = {"environment": env_id, "returns": returns.tolist(), "mean": float(returns.mean())}
+    if options.json:
+        print(json.dumps(report | ({"render": options.render} if render else {})))
+        return OK
+    print(f"{env_id}: mean return {report['mean']:.2f} over {options.episodes} episodes")
+    if render:
+        print(f"wrote {options.render}, {len(pictures)} pictures")
+    return OK
 # ---- train -------------------------------------------------------------------------------------------------
 
 

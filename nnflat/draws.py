@@ -6,6 +6,7 @@ A key that is a uint64 (what `fold` gives, or an argument of that dtype) is read
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,7 @@ def draw(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return what fills an array by a traced key."""
 
     def handler(trace: Trace, key: Any, shape: Any, *args: Any, **kwargs: Any) -> Any:
+        check_shape(shape)
         if not is_key(key):
             return NotImplemented
         value = function(value_of(key), shape, *args, **kwargs)
@@ -30,10 +32,17 @@ def draw(function: Callable[..., Any]) -> Callable[..., Any]:
     return handler
 
 
+def check_shape(shape: Any) -> None:
+    """Refuse a size that is traced, as a size is refused elsewhere."""
+    for size in shape if type(shape) is tuple else (shape,):
+        if is_traced(size):
+            operator.index(size)
+
+
 def fold(trace: Trace, key: Any, *numbers: Any) -> Any:
+    if not numbers or (is_traced(key) and not is_key(key)):
+        return NotImplemented
     for number in numbers:
-        if not is_key(key) and is_traced(key):
-            return NotImplemented
         key = fold_one(trace, key, number)
     return key
 
@@ -50,6 +59,7 @@ def fold_one(trace: Trace, key: Any, number: Any) -> Any:
 
 
 def bernoulli(trace: Trace, key: Any, p: Any, shape: Any) -> Any:
+    check_shape(shape)
     if not is_key(key) or is_traced(p):
         return NotImplemented
     value = random.bernoulli(value_of(key), p, shape)

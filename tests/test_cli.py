@@ -5,6 +5,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
@@ -116,14 +118,14 @@ def test_an_unsupported_action_space_is_one_sentence_and_exit_2(tmp_path, capsys
 
     class Many(gymnasium.Env):
         observation_space = gymnasium.spaces.Box(-1, 1, (2,))
-        action_space = gymnasium.spaces.MultiDiscrete([2, 2])
+        action_space = gymnasium.spaces.MultiBinary(2)
 
     gymnasium.register("nnflat/Many-v0", entry_point=Many)
     try:
         assert evolve(tmp_path, env="nnflat/Many-v0") == 2
     finally:
         del gymnasium.registry["nnflat/Many-v0"]
-    assert "has actions MultiDiscrete" in capsys.readouterr().err
+    assert "has actions MultiBinary" in capsys.readouterr().err
 
 
 def test_an_unwritable_folder_is_one_sentence_before_anything_is_evolved(tmp_path, capsys, monkeypatch):
@@ -168,7 +170,7 @@ def test_wrong_arguments_exit_2(options, capsys):
 
 
 def test_ctrl_c_saves_what_there_is_and_exits_130(tmp_path, capsys, monkeypatch):
-    call, calls = es.Gym.__call__, []
+    call, calls = es.Gym.measure, []
 
     def interrupt_the_third(self, population, key):
         calls.append(key)
@@ -176,7 +178,7 @@ def test_ctrl_c_saves_what_there_is_and_exits_130(tmp_path, capsys, monkeypatch)
             raise KeyboardInterrupt
         return call(self, population, key)
 
-    monkeypatch.setattr(es.Gym, "__call__", interrupt_the_third)
+    monkeypatch.setattr(es.Gym, "measure", interrupt_the_third)
     assert evolve(tmp_path, "--generations", "50") == 130
     assert "interrupted after 2 generations" in capsys.readouterr().out
     assert nf.files.info(tmp_path / "CartPole-v1.safetensors").meta["generations"] == 2
@@ -187,7 +189,7 @@ def test_ctrl_c_before_the_first_generation_saves_the_start(tmp_path, monkeypatc
     def interrupt(self, population, key):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(es.Gym, "__call__", interrupt)
+    monkeypatch.setattr(es.Gym, "measure", interrupt)
     assert evolve(tmp_path) == 130
     assert sorted(os.listdir(tmp_path)) == ["CartPole-v1.png", "CartPole-v1.safetensors"]
 
@@ -214,6 +216,132 @@ def test_a_process_that_gets_sigint_saves_and_exits_130(tmp_path):
     assert "Traceback" not in err
     assert "interrupted after" in out
     assert sorted(os.listdir(tmp_path)) == ["CartPole-v1.png", "CartPole-v1.safetensors"]
+
+
+# ---- evolve: resume, workers, log
+
+
+def theta_of(folder):
+    return nf.destructure(nf.load(folder / "CartPole-v1.safetensors"))[0]
+
+
+def test_a_resumed_command_gives_the_bits_of_the_whole(tmp_path):
+    evolve(tmp_path / "whole", "--generations", "4")
+    for generations in ("2", "4"):
+        evolve(tmp_path / "parts", "--generations", generations, "--resume", str(tmp_path / "run.npz"))
+    assert theta_of(tmp_path / "whole").tobytes() == theta_of(tmp_path / "parts").tobytes()
+    assert nf.files.info(tmp_path / "parts" / "CartPole-v1.safetensors").meta["generations"] == 4
+
+
+def test_workers_give_the_bits_of_one_process(tmp_path):
+    evolve(tmp_path / "here", "--chunk", "2")
+    evolve(tmp_path / "there", "--chunk", "2", "--workers", "2")
+    assert theta_of(tmp_path / "here").tobytes() == theta_of(tmp_path / "there").tobytes()
+
+
+@contextmanager
+def started(*command):
+    """Run a module of Python as a process; kill it in the end."""
+    silent = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen([sys.executable, "-m", *map(str, command)], **silent) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def wait_for(path, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path} did not come"
+        time.sleep(0.05)
+
+
+@contextmanager
+def dask_scheduler(folder):
+    """Start a real scheduler on the loopback; give the file that says where it is."""
+    pytest.importorskip("distributed")
+    file = folder / "scheduler.json"
+    options = ["--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", file]
+    with started("distributed.cli.dask_scheduler", *options):
+        wait_for(file)
+        yield file
+
+
+def address_in(file):
+    return json.loads(file.read_text())["address"]
+
+
+def test_a_real_dask_cluster_gives_the_bits_of_one_process(tmp_path):
+    with dask_scheduler(tmp_path) as file:
+        options = ["--scheduler-file", file, "--no-dashboard", "--no-nanny", "--nthreads", "1"]
+        with started("distributed.cli.dask_worker", *options, "--local-directory", tmp_path):
+            command = [sys.executable, "-m", "nnflat", "evolve", "CartPole-v1", *QUICK, "--chunk", "2"]
+            command += ["--dask", address_in(file), "--out", str(tmp_path / "there")]
+            subprocess.run(command, check=True, timeout=120, capture_output=True)
+    evolve(tmp_path / "here", "--chunk", "2")
+    assert theta_of(tmp_path / "here").tobytes() == theta_of(tmp_path / "there").tobytes()
+
+
+@pytest.mark.slow
+def test_a_dask_scheduler_without_workers_is_one_sentence(tmp_path):
+    with dask_scheduler(tmp_path) as file:
+        script = "import nnflat.es.executors as e; e.PATIENCE = 3; from nnflat.cli import main; import sys; "
+        script += "sys.exit(main(sys.argv[1:]))"
+        command = [sys.executable, "-c", script, "evolve", "CartPole-v1", *QUICK, "--dask", address_in(file)]
+        command += ["--out", str(tmp_path)]
+        done = subprocess.run(command, timeout=60, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "no worker has joined the Dask scheduler" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_an_address_without_a_dask_scheduler_is_one_sentence(tmp_path, capsys, monkeypatch):
+    pytest.importorskip("distributed")
+    monkeypatch.setattr("nnflat.es.executors.PATIENCE", 1)
+    assert evolve(tmp_path, "--dask", "127.0.0.1:1") == 2
+    assert "no Dask scheduler answers at 127.0.0.1:1" in capsys.readouterr().err
+
+
+def test_workers_and_dask_together_are_refused(tmp_path, capsys):
+    assert evolve(tmp_path, "--workers", "2", "--dask", "127.0.0.1:1") == 2
+    assert "give one" in capsys.readouterr().err
+
+
+def test_log_writes_a_line_a_generation(tmp_path):
+    evolve(tmp_path, "--log", str(tmp_path / "log.jsonl"))
+    assert [json.loads(line)["generation"] for line in (tmp_path / "log.jsonl").read_text().splitlines()] == [1, 2]
+
+
+# ---- play
+
+
+def test_play_prints_the_mean_return(solved, capsys):
+    assert main(["play", str(solved / "CartPole-v1.safetensors"), "--episodes", "3"]) == 0
+    mean = float(capsys.readouterr().out.split("mean return ")[1].split()[0])
+    assert mean > 300
+
+
+def test_play_prints_one_json_object(solved, capsys):
+    assert main(["play", str(solved / "CartPole-v1.safetensors"), "--episodes", "2", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["environment"], len(report["returns"])) == ("CartPole-v1", 2)
+
+
+def test_play_writes_an_animation(tmp_path, capsys):
+    pytest.importorskip("pygame")
+    image = pytest.importorskip("PIL.Image")
+    evolve(tmp_path)
+    assert main(["play", str(tmp_path / "CartPole-v1.safetensors"), "--render", str(tmp_path / "out.gif")]) == 0
+    with image.open(tmp_path / "out.gif") as picture:
+        assert picture.n_frames > 3
+    assert "pictures" in capsys.readouterr().out
+
+
+def test_a_file_that_is_no_policy_cannot_play(tied, capsys):
+    assert main(["play", str(tied)]) == 2
+    assert "does not say its environment" in capsys.readouterr().err
 
 
 # ---- info

@@ -452,3 +452,11 @@ def test_permutation_refuses_what_is_no_length():
         random.permutation(1, 2.0)
     with pytest.raises(ValueError, match="negative"):
         random.permutation(1, -1)
+
+
+def test_a_range_of_folds_is_the_folds_one_by_one():
+    from nnflat._random import fold_range
+
+    np.testing.assert_array_equal(fold_range(7, 3, 5), random.fold(7, np.arange(3, 8)))
+    with pytest.raises(ValueError, match="starts at 0"):
+        fold_range(7, -1, 2)

@@ -1,6 +1,7 @@
 """What a strategy asks of its arguments, and of a state that it is to continue from."""
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,17 @@ from numpy.typing import ArrayLike, NDArray
 __all__ = [
     "check_state",
     "checked_bounds",
+    "checked_chunk",
+    "checked_fitness",
     "checked_maximize",
+    "checked_noise",
+    "checked_optimizer",
+    "checked_out",
     "checked_pop",
+    "checked_schedule",
     "checked_sigma",
     "checked_theta",
+    "checked_utilities",
     "read_only",
 ]
 
@@ -48,11 +56,21 @@ def checked_pop(pop: int) -> int:
     return operator.index(pop)
 
 
-def checked_sigma(sigma: float) -> float:
-    """Return it as a float."""
-    if not 0 < sigma < np.inf:
-        raise ValueError(f"sigma must be a positive number; got {sigma}")
-    return float(sigma)
+def checked_chunk(chunk: int) -> int:
+    """Return it as an int."""
+    if operator.index(chunk) < 1:
+        raise ValueError(f"chunk must be at least 1; got {chunk}")
+    return operator.index(chunk)
+
+
+def checked_sigma(sigma: ArrayLike, theta: NDArray[Any]) -> NDArray[Any]:
+    """Return a copy: a float64 of shape (), or a vector in theta's dtype."""
+    given = np.array(sigma, np.float64 if np.ndim(sigma) == 0 else theta.dtype)
+    if given.shape not in ((), theta.shape):
+        raise ValueError(f"sigma has shape {given.shape}; it must be () or {theta.shape}")
+    if not (np.all((given >= 0) & (given < np.inf)) and given.any()):
+        raise ValueError(f"sigma must be a positive number, or a vector of them (0 freezes); got {given}")
+    return given
 
 
 def checked_bounds(
@@ -66,6 +84,54 @@ def checked_bounds(
     if not (np.all(low <= theta) and np.all(theta <= high)):
         raise ValueError("theta must start within its bounds, the lower one first")
     return low, high
+
+
+def checked_schedule(sigma: Any, strategy: Any) -> Callable[[int], float] | None:
+    """Return sigma if it is a schedule, which a strategy that adapts sigma cannot follow; else None."""
+    if callable(sigma) and strategy.adapts_sigma:
+        raise TypeError(f"{type(strategy).__name__} adapts sigma itself; it cannot follow a schedule")
+    return sigma if callable(sigma) else None
+
+
+def checked_noise(noise: Any, strategy: Any) -> Any:
+    """Return it, if the strategy can learn what it needs from it."""
+    if strategy.adapts_sigma and not noise.varies_in_size:
+        raise TypeError(f"{type(strategy).__name__} learns sigma from the size of the noise; {noise} has but one")
+    return noise
+
+
+def checked_optimizer(optimizer: Any, strategy: Any) -> Any:
+    """Return it, if the strategy follows a gradient."""
+    if not strategy.follows_gradient:
+        raise TypeError(f"{type(strategy).__name__} follows no gradient; it takes no optimizer")
+    return optimizer
+
+
+def checked_fitness(fitness: ArrayLike, pop: int) -> NDArray[np.float64]:
+    """Return a copy in float64, if it is a real number a candidate."""
+    given = np.asarray(fitness)
+    if given.shape != (pop,):
+        raise ValueError(f"fitness has shape {given.shape}; this population needs ({pop},)")
+    if given.dtype.kind not in "biuf":
+        raise TypeError(f"fitness must be real numbers; got an array of dtype {given.dtype}")
+    return given.astype(np.float64)
+
+
+def checked_utilities(utilities: ArrayLike, pop: int) -> NDArray[np.float64]:
+    """Return them in float64, if they are a finite number a candidate."""
+    given = np.asarray(utilities, np.float64)
+    if given.shape != (pop,) or not np.isfinite(given).all():
+        raise ValueError(f"shaping must give {pop} finite utilities; got {given}")
+    return given
+
+
+def checked_out(out: NDArray[Any], shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """Return it, if candidates can be written into it."""
+    if out.shape != shape or out.dtype != dtype:
+        raise ValueError(f"out is {out.dtype} of shape {out.shape}; it must be {dtype} of shape {shape}")
+    if not (out.flags.c_contiguous and out.flags.writeable):
+        raise ValueError("out must be C-contiguous and writeable")
+    return out
 
 
 def check_state(

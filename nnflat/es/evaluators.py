@@ -1,4 +1,16 @@
-"""Evaluators: a population and a key in, a fitness a candidate out."""
+"""Evaluators: a population and a key in, a fitness a candidate out.
+
+An evaluator that counts or learns something may offer, besides the call,
+
+    measure(population, key) -> fitness, report    a dict of arrays; or None
+    absorb(report)                                 called in the order of the candidates
+    state() -> dict of arrays; restore(state)      what workers and checkpoints need; and close()
+
+and changes in `absorb` only: so it is the same whichever worker evaluates what. One that needs no candidates but
+what they are made of offers
+
+    sample(sampler, members, key) -> fitness
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,9 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nnflat.es.strategy import Strategy
-
-__all__ = ["Batch", "Each", "Evaluator", "evaluate"]
+__all__ = ["Batch", "Each", "Evaluator"]
 
 Evaluator = Callable[[NDArray[Any], np.uint64], NDArray[Any]]
 
@@ -18,7 +28,8 @@ Evaluator = Callable[[NDArray[Any], np.uint64], NDArray[Any]]
 class Each:
     """Evaluate candidates one by one: `fn(theta, key)` gives a number.
 
-    All candidates of a generation are given the same key: common random numbers.
+    All candidates of a generation are given the same key: common random numbers. `theta` is a buffer that the
+    next candidate is written into: keep a copy, if anything. Only one candidate a worker is ever in memory.
 
     Examples
     --------
@@ -35,7 +46,7 @@ class Each:
 
 @dataclass(frozen=True)
 class Batch:
-    """Evaluate the whole population at once: `fn(population, key)` gives a fitness a row.
+    """Evaluate a chunk of the population at once: `fn(population, key)` gives a fitness a row.
 
     Examples
     --------
@@ -48,17 +59,3 @@ class Batch:
 
     def __call__(self, population: NDArray[Any], key: np.uint64) -> NDArray[Any]:
         return np.asarray(self.fn(population, key))
-
-
-def evaluate(strategy: Strategy, evaluator: Evaluator) -> NDArray[Any]:
-    """Return the fitness of each candidate of the present generation; the strategy does not move on.
-
-    Examples
-    --------
-    >>> from nnflat import es
-    >>> strategy = es.OpenAIES(np.zeros(3), maximize=False, pop=4, sigma=0.1)
-    >>> fitness = es.evaluate(strategy, es.Each(lambda theta, key: np.sum(theta**2)))
-    >>> fitness.shape, strategy.generation
-    ((4,), 0)
-    """
-    return evaluator(strategy.ask(), strategy.key)

@@ -5,6 +5,7 @@ L1  A lane is alive from `reset` to its first termination or truncation. What an
 L2  The first states depend on the key alone.
 """
 
+from collections.abc import Callable
 from difflib import get_close_matches
 from importlib import import_module
 from types import ModuleType
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from nnflat.random import fold
 
-__all__ = ["Lanes", "make_lanes"]
+__all__ = ["Lanes", "make_env", "make_lanes"]
 
 Step = tuple[NDArray[Any], NDArray[Any], NDArray[np.bool_]]
 
@@ -106,11 +107,31 @@ def make_lanes(env_id: str, lanes: int) -> Lanes:
     ImportError
         If gymnasium, or something that the environment needs, is not installed.
     """
+
+    def make(gym: ModuleType, spec: Any) -> Lanes:
+        return (SingleLanes if spec.vector_entry_point is None else VectorLanes)(gym, spec, lanes)
+
+    return _made(env_id, make)
+
+
+def make_env(env_id: str, *, render_mode: str | None = None) -> Any:
+    """Return one environment; raises as `make_lanes` does."""
+
+    def make(gym: ModuleType, spec: Any) -> Any:
+        env = gym.make(spec, render_mode=render_mode)
+        if render_mode is not None:
+            env.reset()
+            env.render()  # so that what is missing is known before anything is played
+        return env
+
+    return _made(env_id, make)
+
+
+def _made(env_id: str, make: Callable[[ModuleType, Any], Any]) -> Any:
+    """Return what `make(gymnasium, spec)` gives; say in one sentence why it cannot."""
     gym = _gymnasium()
     try:
-        spec = _spec(gym, env_id)
-        kind = SingleLanes if spec.vector_entry_point is None else VectorLanes
-        return kind(gym, spec, lanes)
+        return make(gym, _spec(gym, env_id))
     except gym.error.DependencyNotInstalled as error:
         raise ImportError(f"{env_id} needs more than gymnasium: {error}") from None
     except gym.error.Error:

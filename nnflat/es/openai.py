@@ -42,6 +42,5 @@ class OpenAIES(Strategy):
     def update(self, utilities: NDArray[np.float64]) -> None:
         """Step along the estimated gradient."""
         gradient = self.combine(utilities)
-        gradient /= self.pop * self.sigma
-        gradient -= self.decay * self._theta
-        self.optimizer.step(self._theta, -gradient, self._moments, out=(self._theta, self._moments))
+        np.divide(gradient, self._pop * self._sigma, out=gradient, where=self._sigma > 0, casting="same_kind")
+        self._follow(gradient)

@@ -1,5 +1,6 @@
 """Record: one generation as callbacks, stopping rules and the progress line see it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -30,6 +31,8 @@ class Record:
         Candidates evaluated, and the evaluator's steps (0 if it counts none), since the start of the run.
     seconds : float
         Since the start of the run.
+    bests : sequence of float
+        The best of each generation so far, this one's the last (once it is in the history).
     """
 
     generation: int
@@ -39,6 +42,7 @@ class Record:
     evaluations: int
     steps: int
     seconds: float
+    bests: Sequence[float] = ()
 
     @cached_property
     def best(self) -> float:
@@ -53,6 +57,18 @@ class Record:
         """The mean of the finite fitnesses of this generation; NaN if there is none."""
         finite = self._finite
         return float((finite / finite.size).sum()) if finite.size else np.nan
+
+    @cached_property
+    def std(self) -> float:
+        """The standard deviation of the finite fitnesses of this generation; NaN if there is none."""
+        finite = self._finite
+        largest = np.abs(finite).max(initial=0.0)
+        return float((finite / largest).std() * largest) if largest > 0 else 0.0 if finite.size else np.nan
+
+    @property
+    def sigma(self) -> float:
+        """The mean of sigma after this generation."""
+        return float(np.mean(self.strategy.sigma))
 
     @cached_property
     def theta_fitness(self) -> float:

@@ -20,10 +20,10 @@ class Result:
     fitness : float
         Its fitness, evaluated afresh: the mean of 100 episodes where the evaluator plays episodes.
     history : dict of arrays
-        A value a generation: generation, best, mean, evaluations, steps, seconds. NaN where no candidate had
-        a finite fitness; the last three count from the start of the run.
+        A value a generation: generation, best, mean, std, sigma, evaluations, steps, seconds. NaN where no
+        candidate had a finite fitness; the last three count from the start of the run.
     stopped_by : str
-        "generations", "interrupted", or the name of the rule: "Solved", "MaxSeconds", "MaxEvaluations".
+        "generations", "interrupted", or the name of the rule: "Solved", "Stagnation", "MaxSeconds", ...
     generations : int
         Generations of this run.
     evaluations : int
@@ -46,6 +46,8 @@ class Result:
     def plot(self, path: str | PathLike[str] | None = None) -> Any:
         """Draw best and mean fitness by generation, and theta's at the end, as a matplotlib Figure.
 
+        The band around the mean is a standard deviation of the generation's fitness on either side.
+
         Parameters
         ----------
         path : path, optional
@@ -61,6 +63,8 @@ class Result:
         marker = "o" if self.generations == 1 else ""
         for name, colour in (("best", "tab:orange"), ("mean", "tab:blue")):
             axes.plot(self.history["generation"], self.history[name], color=colour, marker=marker, label=name)
+        low, high = (self.history["mean"] + sign * self.history["std"] for sign in (-1, 1))
+        axes.fill_between(self.history["generation"], low, high, color="tab:blue", alpha=0.2, linewidth=0)
         end = f"theta at the end: {self.fitness:.4g}"
         axes.plot([self.generations], [self.fitness], color="black", marker="*", linestyle="", label=end)
         axes.set(xlabel="generation", ylabel="fitness")

@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from nnflat.es.record import Record
 
-__all__ = ["MaxEvaluations", "MaxSeconds", "Solved", "Stop"]
+__all__ = ["MaxEvaluations", "MaxSeconds", "Solved", "Stagnation", "Stop"]
 
 Stop = Callable[[Record], bool]
 
@@ -21,6 +23,24 @@ class Solved:
 
     def __call__(self, record: Record) -> bool:
         return record.reaches(record.best, self.value) and record.reaches(record.theta_fitness, self.value)
+
+
+@dataclass(frozen=True)
+class Stagnation:
+    """Stop when this many generations have brought no candidate better than the best before them.
+
+    The fitness counts as it was evaluated; generations without a finite one bring nothing.
+    """
+
+    generations: int
+
+    def __call__(self, record: Record) -> bool:
+        bests = np.array(record.bests, np.float64)
+        if bests.size <= self.generations:
+            return False
+        scores = bests if record.strategy.maximize else -bests
+        scores[np.isnan(scores)] = -np.inf
+        return bool(scores[-self.generations :].max() <= scores[: -self.generations].max())
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,37 @@ class Odd(Countdown):
         self.observation_space, self.action_space = observation_space, action_space
 
 
+class Buttons(Countdown):
+    """Ten steps of two groups of choices, counted from (5, 0); the reward is 1 for (7, 1)."""
+
+    action_space = gym.spaces.MultiDiscrete([3, 2], start=[5, 0])
+
+    def reset(self, *, seed=None, options=None):
+        self.left = 10
+        return np.ones(2), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        self.left -= 1
+        return np.ones(2), float(np.array_equal(action, [7, 1])), False, self.left == 0, {}
+
+
+class Recall(gym.Env):
+    """The first observation is the action to choose in all five steps; those after it are zero."""
+
+    observation_space = gym.spaces.Box(-1, 1, (1,), np.float32)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.wanted, self.left = int(self.np_random.integers(2)), 5
+        return np.float32([2 * self.wanted - 1]), {}
+
+    def step(self, action):
+        self.left -= 1
+        return np.zeros(1, np.float32), float(action == self.wanted), self.left == 0, False, {}
+
+
 def vectorised(mode, num_envs):
     return SyncVectorEnv([Countdown] * num_envs, autoreset_mode=mode)
 
@@ -74,5 +105,7 @@ register("CountdownSameStep", Countdown, partial(vectorised, AutoresetMode.SAME_
 register("Reach", Reach)
 register("Pixels", partial(Odd, observation_space=gym.spaces.Box(0, 255, (4, 4, 3), np.uint8)))
 register("Cells", partial(Odd, observation_space=gym.spaces.Discrete(16)))
-register("Buttons", partial(Odd, action_space=gym.spaces.MultiBinary(3)))
+register("Binary", partial(Odd, action_space=gym.spaces.MultiBinary(3)))
+register("Groups", Buttons)
+register("Recall", Recall)
 register("Levels", partial(Odd, action_space=gym.spaces.Box(0, 9, (2,), np.int64)))

@@ -1,8 +1,12 @@
 """Evaluators turn a population and a key into a fitness a candidate."""
 
-import numpy as np
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import nullcontext
 
-from nnflat import es
+import numpy as np
+import pytest
+
+from nnflat import es, vmap
 
 KEY = np.uint64(9)
 
@@ -33,7 +37,7 @@ def test_each_and_batch_agree():
 
 def test_evaluate_hands_over_the_candidates_and_the_key_of_the_generation():
     strategy, seen = es.OpenAIES(np.ones(4), maximize=True, pop=6, sigma=0.3), []
-    es.evaluate(strategy, lambda population, key: seen.append((population, key)))
+    es.evaluate(strategy, lambda population, key: seen.append((population, key)) or np.zeros(6))
     np.testing.assert_array_equal(seen[0][0], strategy.ask())
     assert seen[0][1] == strategy.key
 
@@ -46,3 +50,16 @@ def test_keys_differ_between_generations_and_seeds():
             keys.add(int(strategy.key))
             strategy.tell([0.0, 1.0])
     assert len(keys) == 25
+
+
+def shifted(theta, key):
+    return np.sum(np.tanh(theta - 0.5) ** 2) + (key % np.uint64(7)) * 0.5
+
+
+@pytest.mark.parametrize("executor", [None, ThreadPoolExecutor, ProcessPoolExecutor])
+def test_a_compiled_fitness_of_a_batch_gives_the_bits_of_each(executor):
+    strategy = es.OpenAIES(np.linspace(0, 1, 9), maximize=False, pop=10, sigma=0.1)
+    expected = es.evaluate(strategy, es.Each(shifted))
+    compiled = es.Batch(vmap(shifted, (0, None)))
+    with executor(2) if executor else nullcontext() as chosen:
+        np.testing.assert_array_equal(es.evaluate(strategy, compiled, executor=chosen, chunk=4), expected)

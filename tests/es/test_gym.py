@@ -8,7 +8,7 @@ import pytest
 from nnflat import destructure, es, nn
 from nnflat.es import defaults
 from nnflat.es.lanes import SingleLanes, VectorLanes, make_lanes
-from nnflat.es.policy import population_policy, to_actions
+from nnflat.es.policy import PopulationPolicy, to_actions
 
 gym = pytest.importorskip("gymnasium")
 import environments  # noqa: E402, F401
@@ -54,7 +54,8 @@ def test_steps_add_up_over_calls():
 @pytest.mark.parametrize("name", COUNTDOWNS)
 def test_it_stops_stepping_when_all_lanes_have_ended(name, monkeypatch):
     calls, (evaluator, population) = [], decided([0, 0], name=name)
-    lanes = evaluator._lanes_of(2)
+    lanes = make_lanes(evaluator.env_id, 2)
+    evaluator._lanes[2] = [lanes]
     step = lanes.step
     monkeypatch.setattr(lanes, "step", lambda *args: calls.append(1) or step(*args))
     evaluator(population, KEY)
@@ -100,9 +101,20 @@ def test_a_closed_evaluator_goes_on_with_new_environments():
 # policies
 
 
+ANYTHING = gym.spaces.Box(-np.inf, np.inf, (2,), np.float64)  # actions are the outputs as they are
+
+
+class Branching(nn.Dense):
+    """A model that no tape can record."""
+
+    def __call__(self, x, *, key=None):
+        return super().__call__(x) if float(np.sum(self.weight)) > 0 else -super().__call__(x)
+
+
 @pytest.mark.parametrize(
     "model",
     [
+        Branching(3, 2),
         nn.Chain(nn.Dense(3, 4, "tanh"), nn.Dense(4, 2)),
         nn.Chain(nn.Chain(nn.Dense(3, 4, "relu")), nn.Dense(4, 2, np.sin)),
         nn.Dense(3, 2),
@@ -117,7 +129,8 @@ def test_the_population_policy_is_each_model_on_its_own_batch(model):
     rng = np.random.default_rng(0)
     population = theta + rng.normal(size=(5, theta.size)).astype(theta.dtype)
     x = rng.normal(size=(5, 7, 3))
-    outputs = population_policy(model, layout, population)(x)
+    policy = PopulationPolicy(model, layout, ANYTHING)
+    outputs = policy.of(population, 7)(x.reshape(35, 3)).reshape(5, 7, 2)
     alone = [layout.restructure(row)(batch) for row, batch in zip(population, x, strict=True)]
     np.testing.assert_allclose(outputs, alone, rtol=1e-5, atol=1e-6)
 
@@ -125,8 +138,8 @@ def test_the_population_policy_is_each_model_on_its_own_batch(model):
 def test_a_layout_of_some_of_the_parameters_leaves_the_others_as_they_are():
     model = nn.Chain(nn.Dense(3, 4, "tanh"), nn.Dense(4, 2))
     theta, layout = destructure(model, where=lambda path, leaf: path[1] == 1)
-    outputs = population_policy(model, layout, np.stack([theta, 2 * theta]))(np.ones((2, 1, 3)))
-    np.testing.assert_allclose(outputs[0], model(np.ones((1, 3))), rtol=1e-6)
+    outputs = PopulationPolicy(model, layout, ANYTHING).of(np.stack([theta, 2 * theta]), 1)(np.ones((2, 3)))
+    np.testing.assert_allclose(outputs[:1], model(np.ones((1, 3))), rtol=1e-6)
 
 
 @pytest.mark.parametrize("hidden", [(), (8,), (8, 4)])
@@ -195,6 +208,101 @@ def test_continuous_actions_reach_the_environment():
     assert np.all(fitness[1:] < 0)
 
 
+def test_multi_discrete_actions_are_the_largest_of_each_group():
+    space = gym.spaces.MultiDiscrete([3, 2], start=[5, 0])
+    actions = to_actions(space, np.array([[0, 9, 1, 2, 3], [5, 1, 2, 4, 0.0]]))
+    np.testing.assert_array_equal(actions, [[6, 1], [5, 0]])
+    assert all(space.contains(action) for action in actions)
+
+
+def test_multi_discrete_actions_reach_the_environment():
+    model = nn.Chain(nn.Dense(2, 5))
+    theta, layout = destructure(model)
+    theta[:] = 0
+    theta[layout["layers[0].bias"]] = [0, 0, 1, 0, 1]
+    np.testing.assert_array_equal(es.Gym("nnflat-test/Groups-v0", model, layout)(theta[None], KEY), [10])
+
+
+# recurrent policies
+
+
+class Memory(nn.Layer):
+    """Adds up what it sees; its weight says which way it points."""
+
+    def __init__(self):
+        self.weight = np.ones((1, 2), np.float32)
+
+    def start(self, lanes):
+        return np.zeros((lanes, 1), np.float32)
+
+    def __call__(self, x, state, *, key=None):
+        state = state + x
+        return state @ self.weight, state
+
+
+def test_a_recurrent_policy_keeps_its_state_through_an_episode_and_no_longer():
+    _, layout = destructure(Memory())
+    evaluator = es.Gym("nnflat-test/Recall-v0", Memory(), layout, episodes=8)
+    right, wrong = np.float32([-1, 1]), np.float32([1, -1])
+    for key in (KEY, np.uint64(6)):
+        np.testing.assert_array_equal(evaluator(np.stack([right, wrong, 0 * right]), key)[:2], [5, 0])
+
+
+# normalisation
+
+
+def test_moments_of_observations_are_those_of_the_live_steps():
+    evaluator, population = decided([0, 1, 1])
+    model = evaluator.model
+    evaluator = es.Gym("nnflat-test/Countdown-v0", model, evaluator.layout, normalize=True)
+    evaluator(population, KEY)
+    state = evaluator.state()
+    drawn = evaluator.normalise(np.zeros((1, 2)))
+    assert (int(state["count"]), int(state["steps"])) == (17, 17)
+    assert state["mean"][0] == 1
+    assert state["squares"][0] == 0
+    assert np.isfinite(drawn).all()
+
+
+def test_normalised_observations_have_mean_zero_and_standard_deviation_one():
+    from nnflat.es.moments import Moments
+
+    rng, seen, rows = np.random.default_rng(0), Moments.empty(3), []
+    for count in (1, 5, 0, 30):
+        rows.append(1e6 + rng.normal(size=(count, 3)) * [1, 10, 100])
+        tally = seen.tally()
+        tally.add(rows[-1])
+        seen = seen.merged(tally.moments())
+    every = np.concatenate(rows)
+    np.testing.assert_allclose(seen.mean, every.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(seen.squares / 35, every.var(axis=0, ddof=1), rtol=1e-6)
+    np.testing.assert_allclose(seen.standardise(every).std(axis=0, ddof=1), 1, rtol=1e-6)
+
+
+def test_within_a_generation_all_candidates_see_the_same_normalisation():
+    model = es.policy_for("Pendulum-v1", rng=np.random.default_rng(0))
+    theta, layout = destructure(model)
+    fitness = []
+    for chunk in (2, 4):
+        evaluator = es.Gym("Pendulum-v1", model, layout, normalize=True)
+        strategy = es.OpenAIES(theta, maximize=True, pop=4, sigma=0.1)
+        for _ in range(2):
+            fitness.append(es.evaluate(strategy, evaluator, chunk=chunk))
+            strategy.tell([1, 0, 0, 0])
+        assert evaluator.state()["count"] == 4 * 2 * 200
+    np.testing.assert_allclose(fitness[:2], fitness[2:], rtol=1e-4)
+
+
+def test_a_pickled_evaluator_plays_the_same_and_counts_on():
+    import pickle
+
+    evaluator, population = evolving("CartPole-v1")
+    first = evaluator(population, KEY)
+    again = pickle.loads(pickle.dumps(evaluator))
+    assert again.steps == evaluator.steps
+    np.testing.assert_array_equal(again(population, KEY), first)
+
+
 # what cannot be
 
 
@@ -220,7 +328,7 @@ def test_an_unknown_environment_is_one_sentence_with_close_names(env_id, word):
     [
         ("Pixels", r"observations Box\(0, 255, \(4, 4, 3\), uint8\)"),
         ("Cells", r"observations Discrete\(16\)"),
-        ("Buttons", r"actions MultiBinary\(3\)"),
+        ("Binary", r"actions MultiBinary\(3\)"),
         ("Levels", r"actions Box\(0, 9, \(2,\), int64\)"),
     ],
 )
@@ -251,7 +359,8 @@ def test_cartpole_is_solved_within_forty_generations(seed):
     theta, layout = destructure(model)
     strategy = es.OpenAIES(theta, maximize=True, pop=defaults.POP, sigma=defaults.SIGMA, seed=seed)
     evaluator = es.Gym("CartPole-v1", model, layout)
-    result = es.run(strategy, evaluator, generations=40, stop=[es.Solved(475)], progress=False)
+    options = {"generations": 40, "chunk": defaults.CHUNK, "stop": [es.Solved(475)], "progress": False}
+    result = es.run(strategy, evaluator, **options)
     assert result.stopped_by == "Solved"
     assert result.fitness >= 475
     assert evaluator.evaluate(result.theta, 100, np.uint64(99)).mean() >= 450

@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -246,6 +246,7 @@ def test_a_population_of_one_never_moves():
 extremes = st.floats() | st.sampled_from([0.0, 1e138, -1e138, 1e308, np.inf, -np.inf, 5e-324, np.nan])
 
 
+@settings(max_examples=settings().max_examples // 10)
 @given(hnp.arrays(np.float64, 8, elements=extremes), st.booleans())
 def test_any_fitness_leaves_theta_finite_and_best_a_number(fitness, maximize):
     strategy = make(maximize=maximize)
