@@ -5,6 +5,7 @@ Invariants:
  F1  Where a run is (epoch, batch), its weights, the state of its rule and its seed decide all that follows, to the
      bit: not the chunks in which batches are run, nor whether it was interrupted and resumed.
  F2  A loss that is not finite ends the run with the last weights whose loss was.
+ F3  Where a run is changes in one assignment, wherever Ctrl-C comes: what is saved then goes on to the same bits.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any
 
@@ -163,7 +164,7 @@ def fit(
         raise ValueError("the model has no parameters to train")
     steps = Steps(layout, loss, optimizer)
     try_loss(steps, flat, examples, batch_size, seed)
-    run = Run(flat, optimizer.init(flat), flat.copy())
+    run = Run(flat, optimizer.init(flat), flat)
     if resume and checkpoint is not None and os.path.exists(checkpoint):
         run = load_run(checkpoint, run, settings(examples, batch_size, seed))
     trainer = Trainer(steps, run, examples, held_out, batch_size, seed, checkpoint)
@@ -173,6 +174,7 @@ def fit(
         trainer.stopped_by = "interrupted"
         if checkpoint is not None:
             trainer.save()
+    run = trainer.run
     layout.restructure(run.best if run.best_epoch else run.flat, out=model)
     return History({name: np.array(column) for name, column in run.columns.items()}, run.best_epoch, trainer.stopped_by)
 
@@ -271,9 +273,12 @@ def forget_old_traces(loss: Callable[..., Any]) -> None:
         del kept[options]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Run:
-    """Where a run is. `batch` counts the batches done of the epoch after `epoch`; `losses` are theirs."""
+    """Where a run is; its arrays are never written.
+
+    `batch` counts the batches done of the epoch after `epoch`; `losses` are theirs.
+    """
 
     flat: np.ndarray
     state: dict[str, np.ndarray]
@@ -301,39 +306,36 @@ class Trainer:
 
     def train(self, epochs: int, patience: int | None, callbacks: Sequence[Callable[[Epoch], object]],
               show: Callable[[Epoch], None]) -> str:
-        run = self.run
-        while run.epoch < epochs:
+        while self.run.epoch < epochs:
             if not self.finish_epoch():
                 return "nan"
-            record = self.record()
-            self.keep_best(record)
+            record = self.close_epoch()
             if self.checkpoint is not None:
                 self.save()
             show(record)
             for callback in callbacks:
                 callback(record)
-            if patience is not None and run.epoch - run.best_epoch >= patience:
+            if patience is not None and self.run.epoch - self.run.best_epoch >= patience:
                 return "patience"
         return "epochs"
 
     def finish_epoch(self) -> bool:
         """Run the batches that are left of an epoch; whether all losses are finite."""
-        run, n = self.run, len(self.data[0])
-        order = random.permutation(random.fold(self.seed, 1, run.epoch), n)
+        n, epoch = len(self.data[0]), self.run.epoch
+        order = random.permutation(random.fold(self.seed, 1, epoch), n)
         whole, rest = divmod(n, self.size)
-        while run.batch < whole + (rest > 0):
-            last = run.batch >= whole
-            count = 1 if last else min(CHUNK - run.batch % CHUNK, whole - run.batch)
-            rows = order[run.batch * self.size:(run.batch + count) * self.size]
+        while (batch := self.run.batch) < whole + (rest > 0):
+            count = 1 if batch >= whole else min(CHUNK - batch % CHUNK, whole - batch)
+            rows = order[batch * self.size:(batch + count) * self.size]
             batches = tuple(x[rows].reshape(count, -1, *x.shape[1:]) for x in self.data)
-            keys = random.fold(self.seed, 2, run.epoch, np.arange(run.batch, run.batch + count))
+            keys = random.fold(self.seed, 2, epoch, np.arange(batch, batch + count))
             if not self.run_batches(keys, batches):
                 return False
             if self.checkpoint is not None and time.monotonic() - self.saved > SAVE_EVERY:
                 self.save()
-        if np.isfinite(run.flat).all():
+        if np.isfinite(self.run.flat).all():
             return True
-        self.step_back(0, np.nan, (run.flat, run.state, (), ()))
+        self.step_back(0, np.nan, (self.run.flat, self.run.state, (), ()))
         return False
 
     def run_batches(self, keys: np.ndarray, batches: tuple[np.ndarray, ...]) -> bool:
@@ -345,9 +347,8 @@ class Trainer:
                 self.step_back(int(bad[0]), float(losses[bad[0]]), (run.flat, run.state, keys, batches))
                 return False
         self.previous = run.flat, run.state, keys, batches
-        run.flat, run.state = flat, state
-        run.batch += len(keys)
-        run.losses += losses.tolist()
+        self.run = replace(run, flat=flat, state=state, batch=run.batch + len(keys),
+                           losses=[*run.losses, *losses.tolist()])      # F3
         return True
 
     def step_back(self, i: int, value: float, begun: tuple[Any, ...]) -> None:
@@ -359,9 +360,8 @@ class Trainer:
         flat, state, keys, batches = start
         if count > 0:
             (flat, state), _ = self.steps.run(flat, state, keys[:count], tuple(x[:count] for x in batches))
-        run.flat, run.state = flat, state
-        if i == 0 and run.batch == 0 and run.best_epoch == run.epoch:       # the last step of the best epoch
-            run.best = flat
+        last_of_best = i == 0 and run.batch == 0 and run.best_epoch == run.epoch
+        self.run = replace(run, flat=flat, state=state, best=flat if last_of_best else run.best)
         step = run.epoch * self.steps_of_epoch() + run.batch + i + 1
         warnings.warn(f"the loss is {value} at step {step} (epoch {run.epoch + 1}): training stops, and the model has "
                       "its best weights so far, or else the last whose loss was finite", RuntimeWarning, stacklevel=6)
@@ -369,29 +369,24 @@ class Trainer:
     def steps_of_epoch(self) -> int:
         return -(-len(self.data[0]) // self.size)
 
-    def record(self) -> Epoch:
-        """Close an epoch: count it, and append its values to the columns."""
+    def close_epoch(self) -> Epoch:
+        """Count an epoch, append its values to the columns, and keep the weights where they are the best so far."""
         run = self.run
         sizes = np.full(len(run.losses), self.size)
         sizes[-1] = len(self.data[0]) - self.size * (len(run.losses) - 1)
-        loss = float(np.average(run.losses, weights=sizes))
-        run.epoch, run.batch, run.losses = run.epoch + 1, 0, []
-        held = None
+        loss, number, held = float(np.average(run.losses, weights=sizes)), run.epoch + 1, None
         if self.validation is not None:
             with np.errstate(all="ignore"):
-                held = float(self.steps.evaluate(run.flat, random.fold(self.seed, 3, run.epoch), self.validation))
-        record = Epoch(run.epoch, loss, held, self.before + time.monotonic() - self.started)
-        values = {"epoch": record.number, "loss": loss, "seconds": record.seconds}
-        for name, value in (values | ({} if held is None else {"validation": held})).items():
-            run.columns.setdefault(name, []).append(value)
+                held = float(self.steps.evaluate(run.flat, random.fold(self.seed, 3, number), self.validation))
+        record = Epoch(number, loss, held, self.before + time.monotonic() - self.started)
+        values = {"epoch": number, "loss": loss, "seconds": record.seconds}
+        values |= {} if held is None else {"validation": held}
+        columns = {name: [*run.columns.get(name, []), value] for name, value in values.items()}
+        closed = replace(run, epoch=number, batch=0, losses=[], columns=columns)
+        value = loss if held is None else held
+        self.run = closed if not value < run.best_value else replace(      # F3
+            closed, best=run.flat, best_value=value, best_epoch=number)
         return record
-
-    def keep_best(self, record: Epoch) -> None:
-        run = self.run
-        value = record.loss if record.validation is None else record.validation
-        if value < run.best_value:
-            run.best_value, run.best_epoch = value, record.number
-            np.copyto(run.best, run.flat)
 
     # checkpoints
 

@@ -1,6 +1,7 @@
 """fit: it learns, stops as told, and is the same to the bit however it is cut up."""
 
 import gc
+import sys
 import weakref
 
 import numpy as np
@@ -153,6 +154,40 @@ def test_a_run_resumes_to_the_bit_in_the_middle_of_an_epoch(tmp_path, monkeypatc
     monkeypatch.undo()
     run(resumed, epochs=4, batch_size=8, checkpoint=path, resume=True)
     assert_array_equal(weights(resumed), weights(straight))
+
+
+def interrupted_at(line):
+    """Make a trace function that raises at the line of that number among those that a trainer runs."""
+    count = 0
+
+    def at_line(frame, event, arg):
+        nonlocal count
+        count += event == "line"
+        if event == "line" and count == line:
+            raise KeyboardInterrupt
+        return at_line
+
+    def trace(frame, event, arg):
+        name = frame.f_code.co_name
+        return at_line if name in ("finish_epoch", "run_batches", "close_epoch") and not count >= line else None
+
+    return trace
+
+
+@pytest.mark.parametrize("line", range(1, 75, 3))
+def test_a_run_that_was_interrupted_at_any_line_resumes_to_the_bit(tmp_path, line):
+    straight, resumed, path = net(), net(), tmp_path / "run.npz"
+    run(straight, epochs=3, batch_size=32)
+    before = sys.gettrace()
+    sys.settrace(interrupted_at(line))
+    try:
+        history = run(net(), epochs=3, batch_size=32, checkpoint=path)
+    finally:
+        sys.settrace(before)
+    assert history.stopped_by == "interrupted"
+    resumed_history = run(resumed, epochs=3, batch_size=32, checkpoint=path, resume=True)
+    assert_array_equal(weights(resumed), weights(straight))
+    assert_array_equal(resumed_history["epoch"], [1, 2, 3])
 
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path):
