@@ -4,12 +4,25 @@
  b) A ufunc's table may list a signature twice: the first is the one that NumPy dispatches to.
  c) Whether a loop clears the sticky floating-point flags is found by running it, not from a table.
  d) Our own loops move cells (copy, select, gather) or widen numbers (cast); no arithmetic is done here.
+ e) Random draws are loops over (key, values); an arg-reduction is NumPy's own function over one row.
 """
 
 cimport numpy as cnp
 from cpython.object cimport PyObject
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
+
+from nnflat._random cimport (
+    bits32,
+    bits64,
+    fill,
+    fold_one,
+    normal32,
+    normal64,
+    transform_t,
+    uniform32,
+    uniform64,
+)
 
 import numpy as np
 
@@ -29,7 +42,19 @@ cdef extern from "numpy/ufuncobject.h":
         InnerLoop* functions
         void** data
 
+cdef extern from "numpy/arrayobject.h":
+    ctypedef int (*ArgFunction "PyArray_ArgFunc*")(void* row, cnp.npy_intp n, cnp.npy_intp* found,
+                                                   void* array) noexcept nogil
+    ctypedef struct ArrayFunctions "PyArray_ArrFuncs":
+        ArgFunction argmax
+        ArgFunction argmin
+    ArrayFunctions* functions_of "PyDataType_GetArrFuncs"(cnp.dtype)
+
 ctypedef const cnp.npy_intp* Sizes
+
+ctypedef fused Whole:
+    int64_t
+    uint64_t
 
 ctypedef fused Cell:
     uint8_t
@@ -105,6 +130,36 @@ cdef void widen_to_float(char** args, Sizes dims, Sizes strides, Number* data) n
         (<float*>(args[1] + i * strides[1]))[0] = <float>(<Number*>(args[0] + i * strides[0]))[0]
 
 
+cdef void draw_narrow(char** args, Sizes dims, Sizes strides, void* transform) noexcept nogil:
+    """args: the key, the values, 32 bits wide and contiguous."""
+    fill(<transform_t>transform, 1, (<uint64_t*>args[0])[0], 0, args[1], dims[0])
+
+
+cdef void draw_wide(char** args, Sizes dims, Sizes strides, void* transform) noexcept nogil:
+    fill(<transform_t>transform, 2, (<uint64_t*>args[0])[0], 0, args[1], dims[0])
+
+
+cdef void fold_keys(char** args, Sizes dims, Sizes strides, Whole* data) noexcept nogil:
+    """args: keys, numbers, the keys made of them."""
+    cdef cnp.npy_intp i
+    cdef Whole number
+    cdef bint negative
+    for i in range(dims[0]):
+        number = (<Whole*>(args[1] + i * strides[1]))[0]
+        negative = number < 0
+        (<uint64_t*>(args[2] + i * strides[2]))[0] = fold_one(
+            (<uint64_t*>(args[0] + i * strides[0]))[0], <uint64_t>number, negative)
+
+
+cdef void find_extremum(char** args, Sizes dims, Sizes strides, void* function) noexcept nogil:
+    """args: a contiguous row, the index found in it. NumPy does not report what comparing with a NaN raises."""
+    cdef int before = fetestexcept(FE_ALL_EXCEPT)
+    (<ArgFunction>function)(args[0], dims[0], <cnp.npy_intp*>args[1], NULL)
+    cdef int raised = fetestexcept(FE_ALL_EXCEPT) & ~before
+    if raised:
+        feclearexcept(raised)
+
+
 cdef class Loop:
     """One compiled inner loop. `clears`: it clears the floating-point flags that were set before it."""
 
@@ -161,6 +216,19 @@ SELECTS = {
     16: make_loop(select_any, <void*>16, None),
 }
 
+FOLDS = {
+    "i": make_loop(<InnerLoop>fold_keys[int64_t], NULL, None),
+    "u": make_loop(<InnerLoop>fold_keys[uint64_t], NULL, None),
+}
+DRAWS = {
+    ("bits", 4): make_loop(draw_narrow, <void*>bits32, None),
+    ("bits", 8): make_loop(draw_wide, <void*>bits64, None),
+    ("uniform", 4): make_loop(draw_narrow, <void*>uniform32, None),
+    ("uniform", 8): make_loop(draw_wide, <void*>uniform64, None),
+    ("normal", 4): make_loop(draw_narrow, <void*>normal32, None),
+    ("normal", 8): make_loop(draw_wide, <void*>normal64, None),
+}
+
 
 def address(array: np.ndarray) -> int:
     """Where the first element of an array is."""
@@ -182,6 +250,22 @@ def select_loop(itemsize: int) -> Loop:
 def gather_loop(itemsize: int) -> Loop:
     """Copy cells from anywhere: operands (source, byte offsets, target)."""
     return make_loop(gather_cells, <void*><cnp.npy_intp>itemsize, None)
+
+
+def draw_loop(name: str, itemsize: int) -> Loop:
+    """Fill with `bits`, `uniform` or `normal` values: operands (key, values)."""
+    return DRAWS[name, itemsize]
+
+
+def fold_loop(kind: str) -> Loop:
+    """Make keys of keys and 64-bit numbers, of kind "i" (with a sign) or "u": operands (keys, numbers, made)."""
+    return FOLDS[kind]
+
+
+def arg_loop(name: str, dtype: np.dtype) -> Loop:
+    """Find where a row has its extremum, by `argmax` or `argmin` of its dtype: operands (row, index)."""
+    cdef ArrayFunctions* functions = functions_of(dtype)
+    return make_loop(find_extremum, <void*>(functions.argmax if name == "argmax" else functions.argmin), None)
 
 
 def cast_loop(source: str, target: str) -> Loop | None:

@@ -62,7 +62,6 @@ cdef enum Domain:
     DRAW = 0
     FOLD = 1
 
-ctypedef void (*transform_t)(const uint32_t* words, void* out, Py_ssize_t n) noexcept nogil
 ctypedef void (*draw_t)(uint64_t key, uint64_t start, void* out, Py_ssize_t n) noexcept nogil
 
 ctypedef fused real:

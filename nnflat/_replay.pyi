@@ -69,6 +69,7 @@ class Replay:
     build: Callable[[list[Any]], Any] | None
     flat: bool
     threads: int
+    share: Any
     in_place: tuple[frozenset[int], ...]
     def __new__(
         cls,

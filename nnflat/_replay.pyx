@@ -211,7 +211,8 @@ cdef class Replay:
     cdef Size scratch_nbytes
     cdef public object build        # results -> what the function gave; None: the one result itself
     cdef public bint flat           # build gives a tuple of the results
-    cdef public int threads
+    cdef public int threads         # that share the rows of a tape that is one REPEAT
+    cdef public object share        # runs a function on parts at once
     cdef public tuple in_place      # for each result, the leaves whose memory it may take
 
     def __cinit__(self, list instructions, *, Size nbuffers, list arguments, list captured, list constants,
@@ -436,6 +437,8 @@ cdef class Replay:
 
         `careful` says that there is no second run to find out which operation to name: inputs are overwritten.
         """
+        if self.quiet:
+            return self.run_once(space, False)
         careful |= self.code.careful
         if pending():
             forget()
@@ -485,11 +488,7 @@ cdef class Replay:
             memcpy(block.space.bases, space.bases, self.code.nbuffers * sizeof(char*))
             block.space.start, block.space.stop = rows * t // threads, rows * (t + 1) // threads
         try:
-            tasks = [submit(threads, self.run_block, block) for block in blocks]
-            for task in tasks:
-                task.exception()
-            for task in tasks:
-                task.result()
+            self.share(self.run_block, blocks)
         finally:
             for block in blocks:
                 block.space.stop = -1
@@ -497,7 +496,7 @@ cdef class Replay:
         return 0
 
     def run_block(self, Block block):
-        """Run the rows that the block's space names (in a thread of its own)."""
+        """Run the rows that the block's space names."""
         self.run_flagged(block.space)
 
     cdef object finish(self, list results):

@@ -141,15 +141,3 @@ cdef int check_out(Form form, object out) except -1:
     if not out.flags.writeable:
         raise ValueError("out is read-only")
     return 0
-
-
-cdef dict POOLS = {}
-
-
-cdef object submit(int threads, function, argument):
-    """Run in one of a number of threads that are kept, under the caller's context (its errstate)."""
-    from concurrent.futures import ThreadPoolExecutor
-    from contextvars import copy_context
-    if threads not in POOLS:
-        POOLS[threads] = ThreadPoolExecutor(threads, thread_name_prefix="nnflat")
-    return POOLS[threads].submit(copy_context().run, function, argument)

@@ -18,6 +18,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any, overload
 
 import numpy as np
@@ -29,6 +30,7 @@ from nnflat.explain import explain
 from nnflat.plan import Plan, plan
 from nnflat.structure import Structure, put_together, take_apart
 from nnflat.tape import Window
+from nnflat.threads import one_blas_thread, share
 from nnflat.trace import Trace
 from nnflat.tracer import as_array, is_traced, kind_of, value_of
 
@@ -119,8 +121,9 @@ class Program(Caller):
 
     def first_call(self, leaves: tuple[Any, ...], structure: Structure) -> Any:
         forms = [self.form_of(leaf, i) for i, leaf in enumerate(self.static_leaves(leaves, structure))]
-        planned, eager = trace_and_plan(self.fn, leaves, forms, structure)
-        results = planned.replay(leaves)
+        with one_blas_thread() if getattr(self.fn, "threads", 1) > 1 else nullcontext():
+            planned, eager = trace_and_plan(self.fn, leaves, forms, structure)
+            results = planned.replay(leaves)
         bad = first_difference(results, eager, planned.replay)
         if bad is not None:
             self.traces.eager.append(planned.replay)
@@ -250,7 +253,7 @@ def trace_and_plan(fn: Callable[..., Any], leaves: Sequence[Any], forms: Sequenc
     planned = plan(trace.tape, results, list(forms))
     planned.replay.build, planned.replay.flat = builder(shape, constants)
     if [instruction.action for instruction in planned.replay.instructions] == ["repeat"]:
-        planned.replay.threads = getattr(fn, "threads", 1)
+        planned.replay.threads, planned.replay.share = getattr(fn, "threads", 1), share
     return planned, [value_of(end) for end, constant in zip(ends, constants, strict=True) if constant is None]
 
 

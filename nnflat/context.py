@@ -94,6 +94,11 @@ def line_outside(excluded: Callable[[str], bool]) -> str | None:
     while frame is not None:
         code = frame.f_code
         if not excluded(code.co_filename):
-            return f"{os.path.basename(code.co_filename)}, line {frame.f_lineno}, in {code.co_name}"
+            return place(code, frame.f_lineno)
         frame = frame.f_back
     return None
+
+
+@lru_cache(maxsize=1024)
+def place(code: types.CodeType, line: int) -> str:
+    return f"{os.path.basename(code.co_filename)}, line {line}, in {code.co_name}"

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy._core.umath as umath
 
+from nnflat.draws import DRAWS
 from nnflat.refusals import REFUSED
 from nnflat.tape import Window, view_window
 from nnflat.trace import Trace
@@ -260,8 +261,9 @@ HANDLERS: dict[Handler, Handler] = {
     np.dstack: joined(np.atleast_3d, lambda parts: 2),
     **{function: like(function) for function in (np.zeros_like, np.ones_like, np.empty_like, np.full_like)},
     **{getattr(np, name): as_method(name) for name in (
-        "sum", "prod", "max", "min", "any", "all", "mean", "var", "std", "cumsum", "cumprod", "reshape", "ravel",
-        "astype")},
+        "sum", "prod", "max", "min", "any", "all", "mean", "var", "std", "cumsum", "cumprod", "argmax", "argmin",
+        "reshape", "ravel", "astype")},
+    **DRAWS,
     np.copy: copy,
     np.amax: as_method("max"), np.amin: as_method("min"),
 }

@@ -15,7 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from nnflat._loops import Loop, address, cast_loop, copy_loop, gather_loop, select_loop, ufunc_loop
+from nnflat._loops import (
+    Loop,
+    address,
+    arg_loop,
+    cast_loop,
+    copy_loop,
+    draw_loop,
+    fold_loop,
+    gather_loop,
+    select_loop,
+    ufunc_loop,
+)
 from nnflat._replay import Call, Form, Iterator, Repeat
 from nnflat.tape import Buffer, Operation, Window, view_window
 
@@ -255,6 +266,18 @@ def lower_accumulate(operation: Operation) -> list[Instruction]:
         steps=[window.strides[other] for other in others for window in windows], work=source.size)]
 
 
+def lower_extremum(operation: Operation) -> list[Instruction]:
+    """Lower argmax or argmin along the last axis of a contiguous source."""
+    source, target = operation.inputs[0], operation.outputs[0]
+    if target.size == 0:
+        return []
+    row, size = source.shape[-1], source.dtype.itemsize
+    rows = () if target.size == 1 else (target.size,)
+    return [Instruction("loop", operation.name, [(source.buffer, source.offset), (target.buffer, target.offset)], (1,),
+                        loop=arg_loop(operation.name, source.dtype), dims=(row,), strides=(size, 0),
+                        outer=rows, steps=(row * size, target.dtype.itemsize) * len(rows), work=source.size)]
+
+
 # --- products ----------------------------------------------------------------------------------------------
 
 def lower_gufunc(operation: Operation) -> list[Instruction]:
@@ -272,7 +295,7 @@ def lower_gufunc(operation: Operation) -> list[Instruction]:
         at = dict(zip(present, range(start, len(window.shape)), strict=True))
         for name, there in core:
             sizes[name] = window.shape[at[name]] if there else sizes.get(name, 1)
-            inner_strides.append(window.strides[at[name]] if there else 0)
+            inner_strides.append(window.strides[at[name]] if sizes[name] != 1 else 0)      # as NumPy does
     around = [len(window.shape) - sum(there for _, there in core) for window, core in zip(windows, cores, strict=True)]
     shape = operation.outputs[0].shape[:around[-1]]
     moves = [outer_strides(window, count, len(shape)) for window, count in zip(windows, around, strict=True)]
@@ -349,6 +372,25 @@ def lower_take(operation: Operation) -> list[Instruction]:
                         work=target.size)]
 
 
+# --- draws -------------------------------------------------------------------------------------------------
+
+def lower_draw(operation: Operation) -> list[Instruction]:
+    key, target = operation.inputs[0], operation.outputs[0]
+    if target.size == 0:
+        return []
+    size = target.dtype.itemsize
+    return [Instruction("loop", operation.name, [(key.buffer, key.offset), (target.buffer, target.offset)], (1,),
+                        loop=draw_loop(operation.name, size), dims=(target.size,), strides=(0, size),
+                        work=4 * target.size)]
+
+
+def lower_fold(operation: Operation) -> list[Instruction]:
+    key, number, target = operation.inputs + operation.outputs
+    return [elementwise("fold", fold_loop(number.dtype.kind), (key, number, target))] if target.size else []
+
+
+# --- what has no loop --------------------------------------------------------------------------------------
+
 def lower_call(operation: Operation) -> list[Instruction]:
     windows = operation.inputs + operation.outputs
     forms = [Form(kind, window.dtype, window.shape, window.strides)
@@ -371,11 +413,14 @@ LOWERINGS: dict[str, Callable[[Operation], list[Instruction]]] = {
     "ufunc": lower_ufunc,
     "reduce": lower_reduce,
     "accumulate": lower_accumulate,
+    "extremum": lower_extremum,
     "gufunc": lower_gufunc,
     "copy": lower_copy,
     "where": lower_select,
     "gather": lower_gather,
     "take": lower_take,
+    "draw": lower_draw,
+    "fold": lower_fold,
     "call": lower_call,
     "repeat": lower_repeat,
 }

@@ -107,6 +107,20 @@ def with_value(x: Tracer, value: Any) -> Tracer:
     return current().same(x, value)
 
 
+def arg_reduction(name: str) -> Handler:
+    """`argmax` and `argmin` look along rows of memory: NumPy, too, moves the axis to the end and copies."""
+
+    def method(x: Tracer, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
+        if out is not None or keepdims not in (False, UNSET) or not isinstance(x.value, np.ndarray) or x.ndim == 0:
+            return called(name)(x, axis, out, keepdims=keepdims)
+        value = getattr(x.value, name)(axis)
+        rows: Any = x.ravel() if axis is None else np.moveaxis(x, axis, -1)       # type: ignore[type-var]
+        like = np.empty(rows.shape, x.dtype.newbyteorder("="))
+        return current().record("extremum", name, [current().copy_dense(rows, like)], value)
+
+    return method
+
+
 def cumulative(name: str, ufunc: np.ufunc) -> Handler:
     def method(x: Tracer, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
         if not isinstance(x.value, np.ndarray) or x.ndim == 0:
@@ -208,11 +222,12 @@ METHODS: dict[str, Handler] = {
     "sum": reduction(np.add), "prod": reduction(np.multiply), "max": extremum(np.maximum),
     "min": extremum(np.minimum), "any": reduction(np.logical_or, bool), "all": reduction(np.logical_and, bool),
     "mean": mean, "var": var, "std": std,
+    "argmax": arg_reduction("argmax"), "argmin": arg_reduction("argmin"),
     "cumsum": cumulative("cumsum", np.add), "cumprod": cumulative("cumprod", np.multiply),
     "astype": astype, "copy": copy, "reshape": reshaped("reshape"), "ravel": reshaped("ravel"),
     "dot": dot_method, "clip": clip_method, "round": round_method, "transpose": transpose,
     "conj": lambda x: np.conjugate(x), "conjugate": lambda x: np.conjugate(x),
-    **{name: called(name) for name in ("swapaxes", "squeeze", "diagonal", "argmin", "argmax", "argsort", "ptp",
+    **{name: called(name) for name in ("swapaxes", "squeeze", "diagonal", "argsort", "ptp",
                                        "trace", "take", "searchsorted", "choose")},
     **{name: moved(name) for name in ("repeat", "flatten")},
 }

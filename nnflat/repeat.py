@@ -36,8 +36,9 @@ def vmap(fn: Callable[..., Any], in_axes: Any, *, threads: int | None = None) ->
         For each argument the axis that is walked, or None where all rows get the same. An axis of a tree is an axis
         of each of its arrays.
     threads : int, optional
-        How many threads share the rows; left out, the calling thread does all. The bits do not depend on it. (Limit
-        the threads of the BLAS to one around calls on several threads.)
+        How many threads share the rows; left out, the calling thread does all. On several, NumPy's BLAS is held to
+        one thread, where it is the OpenBLAS of NumPy's wheels (limit any other around the calls), so the bits are
+        those of a loop of calls with a BLAS of one thread.
 
     Examples
     --------

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ class Window:
 
     @property
     def size(self) -> int:
-        return int(np.prod(self.shape, dtype=np.intp))
+        return prod(self.shape)
 
     def standin(self) -> np.ndarray:
         """Make an array with this shape, strides and alignment over memory that nobody may touch. # T3"""
@@ -124,6 +125,7 @@ class Tape:
         self.operations.append(Operation(kind, name, inputs, outputs, **settings))
 
 
+@lru_cache(maxsize=4096)
 def extent(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, int]:
     """Return the bytes from the first element down to the lowest, and up to the end of the highest."""
     if 0 in shape:

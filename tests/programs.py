@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+import nnflat as nf
+
 FLOATS = "efd"
 DTYPES = "?bBhHiIlLefdFD"
 SHAPES = [(), (1,), (7,), (0,), (3, 4), (4, 3), (1, 4), (3, 1), (5, 5), (2, 3, 4), (0, 3), (2, 1, 3), (33,), (130,),
@@ -267,6 +269,9 @@ def other(rng: Any) -> tuple[str, Callable[..., Any], int]:
         ("cumprod", lambda x: np.cumprod(x, axis=-1), 1),
         ("argmax", lambda x: np.argmax(x, axis=0), 1),
         ("argmin", lambda x: x.argmin(), 1),
+        ("argmin -1", lambda x: x.argmin(axis=-1), 1),
+        ("normal", lambda x: nf.random.normal(np.argmax(x).astype(np.uint64), (2, 3)), 1),
+        ("fold", lambda x: nf.random.fold(np.uint64(3), np.argmin(x, axis=0)), 1),
         ("sort", lambda x: np.sort(x, axis=0), 1),
         ("norm", np.linalg.norm, 1),
         ("norm axis", lambda x: np.linalg.norm(x, axis=0), 1),

@@ -1,5 +1,7 @@
 """Many threads: on their own models, on one layout, on one bound tree, with and without the interpreter's lock."""
 
+import os
+import subprocess
 import sys
 import threading
 import time
@@ -9,6 +11,7 @@ import pytest
 import zoo
 
 import nnflat as nf
+from nnflat.threads import share
 
 THREADS = 8
 CALLS = 8_000  # over all animals: eight threads and two verbs make 128,000 calls a test
@@ -150,3 +153,52 @@ def test_a_leaf_that_is_re_bound_by_another_thread_is_refused_or_followed():
 
     run(work)
     assert model["a"].tolist() == [1] * 50
+
+
+def test_shared_work_ends_everywhere_before_its_error_is_raised():
+    done = []
+
+    def work(part):
+        if part == 0:
+            raise ZeroDivisionError
+        time.sleep(0.01)
+        done.append(part)
+
+    with pytest.raises(ZeroDivisionError):
+        share(work, [0, 1, 2])
+    assert sorted(done) == [1, 2]
+    with pytest.raises(ZeroDivisionError):
+        share(work, [1, 0])
+
+
+def test_the_blas_has_one_thread_while_work_is_shared_and_gets_the_others_back():
+    info = pytest.importorskip("threadpoolctl").threadpool_info
+
+    def limits(*_):
+        return [library["num_threads"] for library in info() if "numpy.libs" in library["filepath"]]
+
+    before, seen = limits(), []
+    share(lambda part: seen.extend(limits()), [0, 1])
+    run(lambda number: share(limits, [0, 1]))
+    assert set(seen) <= {1}
+    assert limits() == before
+
+
+def test_the_bits_of_a_vmap_on_threads_are_those_of_a_blas_of_one_thread():
+    limits = pytest.importorskip("threadpoolctl").threadpool_limits
+    a, b = np.random.default_rng(0).standard_normal((2, 3, 200, 200)).astype(np.float32)
+    with limits(1, "blas"):
+        expected = np.stack([x @ y for x, y in zip(a, b, strict=True)])
+    mapped = nf.vmap(lambda x, y: x @ y, 0, threads=2)
+    for _ in range(2):
+        assert mapped(a, b).tobytes() == expected.tobytes()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_of_a_process_with_threads_has_threads_of_its_own():
+    script = ("import os, numpy as np, nnflat as nf\n"
+              "mapped = nf.vmap(lambda x: x + 1, 0, threads=2); mapped(np.arange(6.0)); child = os.fork()\n"
+              "right = mapped(np.arange(6.0)).sum() == 21\n"
+              "os._exit(not right) if child == 0 else None\n"
+              "raise SystemExit(os.waitpid(child, 0)[1] or not right)")
+    assert subprocess.run([sys.executable, "-W", "ignore", "-c", script], timeout=60, check=False).returncode == 0

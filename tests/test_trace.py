@@ -1,6 +1,7 @@
 """Tracing: what NumPy functions of traced values give, and what the errors say where they cannot be traced."""
 
 import contextlib
+import itertools
 import math
 import operator
 
@@ -243,6 +244,80 @@ def test_draws_by_a_traced_key_are_part_of_the_tape(draw):
     for key in (np.uint64(1), np.uint64(2**63 + 5)):
         compare((program(key),), (draw(key),))
     assert len(program.traces.plans) == 1
+
+
+KEYS = np.array([0, 1, 2**63 + 5, 2**64 - 1], np.uint64)
+DRAWS = {
+    "bits 32": lambda key: nf.random.bits(key, (), np.uint32),
+    "bits 64": lambda key: nf.random.bits(key, (3, 0, 2)),
+    "uniform": lambda key: nf.random.uniform(key, (2, 7)),
+    "uniform 64": lambda key: nf.random.uniform(key, 300, np.float64),
+    "normal": lambda key: nf.random.normal(key, (301,)) + nf.random.normal(nf.random.fold(key, 1), 301),
+    "normal 64": lambda key: nf.random.normal(key, (), np.float64) * 2,
+    "bernoulli": lambda key: nf.random.bernoulli(key, [[0.0], [0.5], [1.0]], (3, 4)),
+    "fold a negative": lambda key: nf.random.fold(key, -3, 2**64 - 1),
+    "fold numbers": lambda key: nf.random.fold(key, np.arange(-3, 3).reshape(2, 3)[:, ::-1]),
+    "fold a traced number": lambda key: nf.random.fold(7, key.astype(np.int32)),
+    "fold into keys": lambda key: nf.random.fold(KEYS, np.uint8(3), key),
+}
+
+
+@pytest.mark.parametrize("case", DRAWS)
+def test_draws_by_a_traced_key_are_loops(case):
+    draw = DRAWS[case]
+    program, mapped = nf.compile(draw), nf.vmap(draw, 0)
+    for key in KEYS:
+        compare((program(key),), (draw(key),))
+    assert mapped(KEYS).tobytes() == np.stack([draw(key) for key in KEYS]).tobytes()
+    assert "call" not in {operation.kind for operation in program.trace(KEYS[0]).operations}
+
+
+@pytest.mark.parametrize("draw", [nf.random.normal, nf.random.bits, lambda k, n: nf.random.bernoulli(k, 0.5, (2, n))])
+@pytest.mark.parametrize("key", [np.uint64(1), 1])
+def test_a_traced_size_of_a_draw_is_refused(draw, key):
+    with pytest.raises(TraceError, match="an index or a size"):
+        nf.compile(draw)(key, 3)
+
+
+def test_a_fold_of_no_number_raises_under_a_trace_too():
+    with pytest.raises(TypeError, match="at least one integer"):
+        nf.compile(nf.random.fold)(np.uint64(1))
+
+
+def test_a_bad_key_raises_on_the_tape_as_it_does_in_a_draw():
+    program = nf.compile(lambda key: nf.random.normal(key, 3))
+    compare((program(7),), (nf.random.normal(7, 3),))
+    with pytest.raises(ValueError, match="-7"):
+        program(-7)
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+@pytest.mark.parametrize("axis", [None, 0, 1, -1])
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("dtype", "?bHqefdFD")
+def test_an_arg_reduction_finds_what_numpy_finds(name, axis, order, dtype):
+    x = np.round(ORDERS[order].real * 2).astype(dtype)[:: -1 if order == "reversed" else 1]
+    unaligned = np.frombuffer(bytearray(b"?" + x.tobytes()), dtype, offset=1).reshape(x.shape)
+    for case in (x, unaligned, x.astype(x.dtype.newbyteorder("S"))):
+        if dtype in "efdFD":
+            case[2, 1] = np.nan
+        program = nf.compile(lambda x: getattr(np, name)(x, axis=axis))
+        for array in (case, case.copy()):
+            compare((program(array),), (getattr(np, name)(array, axis=axis),))
+        assert "call" not in {operation.kind for operation in program.trace(case).operations}
+
+
+@pytest.mark.parametrize("ufunc", [np.matmul, np.vecdot, np.matvec, np.vecmat])
+@pytest.mark.parametrize("dtype", "edFD")
+def test_products_along_axes_of_one_element_take_numpys_way(ufunc, dtype):
+    shapes = [(1,), (1, 1), (3, 1), (1, 3), (2, 1, 1), (2, 1, 3), (33, 1), (33,)]
+    with np.errstate(all="ignore"):
+        for left, right, value in itertools.product(shapes, shapes, (-np.inf, 3.5, -0.0)):
+            a, b = np.full(left, 1.5, dtype), np.full(right, 2.5, dtype)
+            a.ravel()[0] = value
+            with contextlib.suppress(ValueError):
+                expected = ufunc(a, b)
+                compare((nf.compile(lambda a, b: ufunc(a, b))(a, b),), (expected,))
 
 
 def test_a_traced_vector_is_viewed_by_a_layout_without_a_copy():
