@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nnflat._random import add_held_rows
+from nnflat._noise import add_held_rows
 from nnflat.es.checks import (
     check_state,
     checked_bounds,
