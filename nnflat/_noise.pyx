@@ -23,7 +23,7 @@ cdef enum:
     GROUP = 16              # words that `philox` makes at a time, four blocks of four
     LANES = 4
     CHUNK = 256             # elements of a sum of draws that are made at a time
-    WINDOW = 4096           # of a sum of windows
+    WINDOW = 16384           # of a sum of windows
     DRAW = 0                # the domain of draws
 
 ctypedef void (*draw_t)(uint64_t key, uint64_t start, void* out, Py_ssize_t n) noexcept nogil
@@ -110,14 +110,19 @@ cdef void add_held(
         first += size
 
 
+cdef void add_scaled(real weight, const float* x, real* total, Py_ssize_t n) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(n):
+        total[i] += weight * x[i]
+
+
 cdef void add_table(
     const float* table, Py_ssize_t size, const int64_t* offsets, const double* weights,
     Py_ssize_t count, real* total, Py_ssize_t n
 ) noexcept nogil:
     """Add windows of a table that wraps around, each times its weight, to `total`."""
-    cdef const float* window
     cdef real weight
-    cdef Py_ssize_t first = 0, block, start, part, done, k, i
+    cdef Py_ssize_t first = 0, block, start, part, done, k
     while first < n:
         block = n - first if n - first < WINDOW else WINDOW
         for k in range(count):
@@ -126,9 +131,7 @@ cdef void add_table(
             while done < block:
                 start = (offsets[k] + first + done) % size
                 part = block - done if block - done < size - start else size - start
-                window = table + start
-                for i in range(part):
-                    total[first + done + i] += weight * window[i]
+                add_scaled(weight, table + start, total + first + done, part)
                 done += part
         first += block
 
