@@ -3,7 +3,8 @@
  a) `loop(args, dims, strides, data)` runs without the GIL; `args` and `strides` have one entry an operand.
  b) A ufunc's table may list a signature twice: the first is the one that NumPy dispatches to.
  c) Whether a loop clears the sticky floating-point flags is found by running it, not from a table.
- d) Our own loops move cells (copy, select, gather) or widen numbers (cast); no arithmetic is done here.
+ d) Our own loops move cells (copy, select, gather) or widen numbers (cast). The one arithmetic done here is that of
+    integer scalars, which have no ufunc loop: it says by the overflow flag that a result does not fit.
  e) Random draws are loops over (key, values); an arg-reduction is NumPy's own function over one row.
 """
 
@@ -31,6 +32,7 @@ cnp.import_ufunc()
 
 cdef extern from "<fenv.h>" nogil:
     int FE_DIVBYZERO
+    int FE_OVERFLOW
     int FE_ALL_EXCEPT
     int fetestexcept(int)
     int feclearexcept(int)
@@ -49,6 +51,8 @@ cdef extern from "numpy/arrayobject.h":
         ArgFunction argmax
         ArgFunction argmin
     ArrayFunctions* functions_of "PyDataType_GetArrFuncs"(cnp.dtype)
+
+cdef int64_t LOWEST = <int64_t>(<uint64_t>1 << 63)
 
 ctypedef const cnp.npy_intp* Sizes
 
@@ -130,6 +134,39 @@ cdef void widen_to_float(char** args, Sizes dims, Sizes strides, Number* data) n
         (<float*>(args[1] + i * strides[1]))[0] = <float>(<Number*>(args[0] + i * strides[0]))[0]
 
 
+cdef void add_checked(char** args, Sizes dims, Sizes strides, void* data) noexcept nogil:
+    cdef cnp.npy_intp i
+    cdef int64_t a, b, sum
+    for i in range(dims[0]):
+        a, b = (<int64_t*>(args[0] + i * strides[0]))[0], (<int64_t*>(args[1] + i * strides[1]))[0]
+        sum = <int64_t>(<uint64_t>a + <uint64_t>b)
+        if (a ^ sum) & (b ^ sum) < 0:
+            feraiseexcept(FE_OVERFLOW)
+        (<int64_t*>(args[2] + i * strides[2]))[0] = sum
+
+
+cdef void subtract_checked(char** args, Sizes dims, Sizes strides, void* data) noexcept nogil:
+    cdef cnp.npy_intp i
+    cdef int64_t a, b, difference
+    for i in range(dims[0]):
+        a, b = (<int64_t*>(args[0] + i * strides[0]))[0], (<int64_t*>(args[1] + i * strides[1]))[0]
+        difference = <int64_t>(<uint64_t>a - <uint64_t>b)
+        if (a ^ b) & (a ^ difference) < 0:
+            feraiseexcept(FE_OVERFLOW)
+        (<int64_t*>(args[2] + i * strides[2]))[0] = difference
+
+
+cdef void multiply_checked(char** args, Sizes dims, Sizes strides, void* data) noexcept nogil:
+    cdef cnp.npy_intp i
+    cdef int64_t a, b, product
+    for i in range(dims[0]):
+        a, b = (<int64_t*>(args[0] + i * strides[0]))[0], (<int64_t*>(args[1] + i * strides[1]))[0]
+        product = <int64_t>(<uint64_t>a * <uint64_t>b)
+        if (a == -1 and b == LOWEST) or (a != 0 and a != -1 and product // a != b):
+            feraiseexcept(FE_OVERFLOW)
+        (<int64_t*>(args[2] + i * strides[2]))[0] = product
+
+
 cdef void draw_narrow(char** args, Sizes dims, Sizes strides, void* transform) noexcept nogil:
     """args: the key, the values, 32 bits wide and contiguous."""
     fill(<transform_t>transform, 1, (<uint64_t*>args[0])[0], 0, args[1], dims[0])
@@ -152,10 +189,16 @@ cdef void fold_keys(char** args, Sizes dims, Sizes strides, Whole* data) noexcep
 
 
 cdef void find_extremum(char** args, Sizes dims, Sizes strides, void* function) noexcept nogil:
-    """args: a contiguous row, the index found in it. NumPy does not report what comparing with a NaN raises."""
+    """args: contiguous rows, the index found in each; dims: rows, and their length.
+
+    NumPy does not report what comparing with a NaN raises.
+    """
     cdef int before = fetestexcept(FE_ALL_EXCEPT)
-    (<ArgFunction>function)(args[0], dims[0], <cnp.npy_intp*>args[1], NULL)
-    cdef int raised = fetestexcept(FE_ALL_EXCEPT) & ~before
+    cdef int raised
+    cdef cnp.npy_intp i
+    for i in range(dims[0]):
+        (<ArgFunction>function)(args[0] + i * strides[0], dims[1], <cnp.npy_intp*>(args[1] + i * strides[1]), NULL)
+    raised = fetestexcept(FE_ALL_EXCEPT) & ~before
     if raised:
         feclearexcept(raised)
 
@@ -216,6 +259,11 @@ SELECTS = {
     16: make_loop(select_any, <void*>16, None),
 }
 
+CHECKED = {
+    "add": make_loop(add_checked, NULL, None),
+    "subtract": make_loop(subtract_checked, NULL, None),
+    "multiply": make_loop(multiply_checked, NULL, None),
+}
 FOLDS = {
     "i": make_loop(<InnerLoop>fold_keys[int64_t], NULL, None),
     "u": make_loop(<InnerLoop>fold_keys[uint64_t], NULL, None),
@@ -262,8 +310,13 @@ def fold_loop(kind: str) -> Loop:
     return FOLDS[kind]
 
 
+def checked_loop(name: str) -> Loop:
+    """Add, subtract or multiply int64, and raise the overflow flag where that does not fit: operands (a, b, made)."""
+    return CHECKED[name]
+
+
 def arg_loop(name: str, dtype: np.dtype) -> Loop:
-    """Find where a row has its extremum, by `argmax` or `argmin` of its dtype: operands (row, index)."""
+    """Find where a row has its extremum, by `argmax` or `argmin` of its dtype: operands (rows, indices)."""
     cdef ArrayFunctions* functions = functions_of(dtype)
     return make_loop(find_extremum, <void*>(functions.argmax if name == "argmax" else functions.argmin), None)
 

@@ -242,6 +242,7 @@ cdef class Replay:
             self.code.work += instruction.work
             self.code.careful |= instruction.action == "call"
             self.fallible |= instruction.action in ("call", "take", "repeat")
+            self.fallible |= "raise" in instruction.errstate.values()
             self.own_errstate |= any(mode != "ignore" for mode in instruction.errstate.values())
             quiet += instruction.name in ("copy", "take", "where")
             if instruction.action == "repeat":

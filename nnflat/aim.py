@@ -145,12 +145,13 @@ def may_take(result: Buffer, argument: Buffer, instructions: Sequence[Instructio
             if buffer is not argument:
                 continue
             together = members[i] == members[at]
-            if i > at or (together and end(each, k) != place) or (together and not each.elementwise):
+            if i > at or (together and (not each.elementwise or end(each, k) != place)):
                 return False
     return True
 
 
 def end(instruction: Instruction, k: int) -> tuple[object, ...]:
-    """Return where operand k stands and how it moves."""
+    """Return where operand k stands and how it moves: a single element does not."""
     n = len(instruction.operands)
-    return instruction.operands[k][1], instruction.strides[k], tuple(instruction.steps[k::n])
+    stride = instruction.strides[k] if instruction.dims[0] != 1 else 0
+    return instruction.operands[k][1], stride, tuple(instruction.steps[k::n])

@@ -14,19 +14,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from nnflat.compositions import COMPOSITIONS
 from nnflat.context import STACK, active, differentiated
-from nnflat.rules import ACCUMULATIONS, BOUNDED, LINEAR, REDUCTIONS, RULES
+from nnflat.folds import METHODS, fold, running
+from nnflat.fourier import TRANSFORMS
+from nnflat.linear import ALGEBRA
+from nnflat.moves import MOVES, MOVING
+from nnflat.polynomials import pull_roots
+from nnflat.reductions import ACCUMULATIONS, REDUCTIONS
+from nnflat.rules import BOUNDED, LINEAR, RULES
 from nnflat.signature import WEAK
 from nnflat.structure import put_together, take_apart
 from nnflat.trace import Trace
 from nnflat.tracer import SERIAL, Node, Tracer, as_array, is_traced, value_of
 from nnflat.values import split
-from nnflat.views import View, assemble, call, moved_numbers, pick, reshape, scatter, undo_view
+from nnflat.views import View, assemble, moved_numbers, pick, reshape, scatter, undo_view
 
 Cotangent = Any
 
@@ -162,12 +169,21 @@ def strong(x: Any) -> Any:
 def fit_shape(cotangent: Cotangent, shape: tuple[int, ...]) -> Cotangent:
     has = np.shape(value_of(cotangent))
     extra = len(has) - len(shape)
-    axes = tuple(i for i, n in enumerate(has) if i < extra or (shape[i - extra] == 1 and n != 1))
+    axes = tuple(i for i, n in enumerate(has) if n != 1 and (i < extra or shape[i - extra] == 1))
     if axes:
-        cotangent = np.sum(cotangent, axis=axes)
+        cotangent = sum_rows(cotangent) if axes == (0,) and len(has) == 2 else np.sum(cotangent, axis=axes)
     if cotangent.size == int(np.prod(shape)):
         return cotangent.reshape(shape) if cotangent.ndim else cotangent[(None,) * len(shape)]
     return np.broadcast_to(cotangent, shape)
+
+
+def sum_rows(x: Cotangent) -> Cotangent:
+    """Return the sum of the rows of a matrix: a product with ones where BLAS makes it, some times faster than a sum."""
+    rows, dtype = x.shape[0], x.dtype
+    if dtype.char not in "fd" or x.size == 0 or not x.flags.c_contiguous:
+        return np.sum(x, axis=0)
+    made = np.matmul(np.ones(rows, dtype), x)
+    return relinked(made, (x,), lambda back: [np.broadcast_to(back, x.shape)])
 
 
 def keep_zeros(g: Cotangent, cotangent: Cotangent) -> Cotangent:
@@ -213,6 +229,8 @@ def pull_pair(ufunc: Any, cotangents: list[Cotangent], needed: list[bool], xs: S
     first, second = cotangents
     if ufunc is np.modf:
         return [first]
+    if ufunc is np.frexp:
+        return [None if first is None else np.ldexp(first, -np.frexp(xs[0])[1])]
     if ufunc is np.divmod and second is not None:
         a, b = xs
         return [second, -(second * np.floor(a / b))]
@@ -220,20 +238,24 @@ def pull_pair(ufunc: Any, cotangents: list[Cotangent], needed: list[bool], xs: S
 
 
 def pull_reduce(node: Node, cotangents: list[Cotangent], needed: list[bool], gated: bool) -> list[Cotangent]:
-    rule = REDUCTIONS.get(node.settings["ufunc"])
-    if rule is None:
-        raise missing(node, f"np.{node.settings['ufunc'].__name__}.reduce")
-    (x,) = node.operands
-    cotangent = rule(cotangents[0], node.outputs[0], x, node.settings["axes"])
-    exact = node.settings["ufunc"] in (np.add, np.maximum, np.minimum)
+    ufunc, axes, (x,) = node.settings["ufunc"], node.settings["axes"], node.operands
+    if ufunc not in REDUCTIONS:
+        if ufunc not in RULES:
+            raise missing(node, f"np.{ufunc.__name__}.reduce")
+        keepdims = {"keepdims": node.outputs[0].ndim == x.ndim and x.ndim > 0 and bool(axes)}
+        return recompute(partial(fold, ufunc), node, cotangents, needed, (x, axes), keepdims)
+    cotangent = REDUCTIONS[ufunc](cotangents[0], node.outputs[0], x, axes)
+    exact = ufunc in (np.add, np.maximum, np.minimum)
     return [cotangent if exact or not gated else keep_zeros(np.broadcast_to(cotangent, x.shape), cotangent)]
 
 
 def pull_accumulate(node: Node, cotangents: list[Cotangent], needed: list[bool], gated: bool) -> list[Cotangent]:
-    rule = ACCUMULATIONS.get(node.settings["ufunc"])
-    if rule is None:
-        raise missing(node, f"np.{node.settings['ufunc'].__name__}.accumulate")
-    return [rule(cotangents[0], node.outputs[0], node.operands[0], node.settings["axis"])]
+    ufunc, axis, (x,) = node.settings["ufunc"], node.settings["axis"], node.operands
+    if ufunc in ACCUMULATIONS:
+        return [ACCUMULATIONS[ufunc](cotangents[0], node.outputs[0], x, axis)]
+    if ufunc not in RULES:
+        raise missing(node, f"np.{ufunc.__name__}.accumulate")
+    return recompute(partial(running, ufunc), node, cotangents, needed, (x, axis), {})
 
 
 def pull_same(node: Node, cotangents: list[Cotangent], needed: list[bool], gated: bool) -> list[Cotangent]:
@@ -295,12 +317,6 @@ def pull_pulled(node: Node, cotangents: list[Cotangent], needed: list[bool], gat
 OPERATORS = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.divide, "pow": np.power,
              "neg": np.negative, "pos": np.positive, "abs": np.absolute, "floordiv": np.floor_divide,
              "mod": np.remainder, "divmod": np.divmod, "matmul": np.matmul}
-MOVING = {"take", "take_along_axis", "repeat", "roll", "tile", "rot90", "flip", "fliplr", "flipud", "delete", "resize",
-          "diagonal", "diag", "diagflat", "flatten", "ravel", "reshape", "transpose", "squeeze", "swapaxes", "T", "mT",
-          "moveaxis", "expand_dims", "broadcast_to", "copy", "atleast_1d", "atleast_2d", "atleast_3d", "choose",
-          "sliding_window_view", "split", "array_split", "hsplit", "vsplit", "dsplit", "tril", "triu", "append",
-          "partition", "ascontiguousarray", "asfortranarray", "require"}
-
 
 def pull_call(node: Node, cotangents: list[Cotangent], needed: list[bool], gated: bool) -> list[Cotangent]:
     """Pull through a call of NumPy: a ufunc, a move of elements, a rule of its own, or a composition."""
@@ -311,16 +327,26 @@ def pull_call(node: Node, cotangents: list[Cotangent], needed: list[bool], gated
         operand_of = {id(x): wanted for x, wanted in zip(node.operands, needed, strict=True)}
         found = apply_rules(ufunc, node, cotangents, [operand_of.get(id(x), False) for x in args], gated, args)
         return aligned(node, args, found)
-    if isinstance(getattr(function, "__self__", None), np.ufunc):
-        name = f"{function.__self__.__name__}.{function.__name__}"
-    if name in CALLS:
-        return aligned(node, args, CALLS[name](cotangents, node.outputs, *args, **kwargs))
+    rule = CALLS.get(function) or CALLS.get(name)
+    if rule is not None:
+        return aligned(node, args, rule(cotangents, node.outputs, *args, **kwargs))
     if name in MOVING:
         numbers = moved_numbers(function, args[0], args[1:], kwargs)
         return aligned(node, args, [scatter(cotangents[0], numbers, args[0].shape)])
-    if name in COMPOSITIONS:
-        return recompute(COMPOSITIONS[name], node, cotangents, needed)
-    raise missing(node, f"np.{name}")
+    composition = composition_of(function, name)
+    if composition is None:
+        raise missing(node, f"np.{name}")
+    return recompute(composition, node, cotangents, needed, args, kwargs)
+
+
+def composition_of(function: Callable[..., Any], name: str) -> Callable[..., Any] | None:
+    """Return what to run in the place of a function: it may be a method of a ufunc that has a rule itself."""
+    ufunc = function if isinstance(function, np.ufunc) else getattr(function, "__self__", None)
+    if not isinstance(ufunc, np.ufunc):
+        return COMPOSITIONS.get(function) or COMPOSITIONS.get(name)
+    method = "__call__" if function is ufunc else function.__name__
+    found = COMPOSITIONS.get(f"{ufunc.__name__}.{method}")
+    return found or (partial(METHODS[method], ufunc) if ufunc in RULES else None)
 
 
 def aligned(node: Node, args: Sequence[Any], cotangents: Sequence[Cotangent]) -> list[Cotangent]:
@@ -333,18 +359,20 @@ def aligned(node: Node, args: Sequence[Any], cotangents: Sequence[Cotangent]) ->
     return found
 
 
-def recompute(function: Callable[..., Any], node: Node, cotangents: list[Cotangent],
-              needed: list[bool]) -> list[Cotangent]:
+def recompute(function: Callable[..., Any], node: Node, cotangents: list[Cotangent], needed: list[bool],
+              args: Sequence[Any], kwargs: dict[str, Any]) -> list[Cotangent]:
     """Run a composition on variables in the place of the operands, and pull back through it."""
     trace = active()
     assert trace is not None
-    leaves, rebuild = split((node.settings["args"], node.settings["kwargs"]))
+    leaves, rebuild = split((args, kwargs))
     variables = [variable(trace, x) if wanted else x for x, wanted in zip(leaves, needed, strict=True)]
-    args, kwargs = rebuild(variables)
+    again, options = rebuild(variables)
     with differentiating():
-        y = function(*args, **{key: x for key, x in kwargs.items() if x is not np._NoValue})
+        made = function(*again, **{key: x for key, x in options.items() if x is not np._NoValue})
+    results = made if isinstance(made, tuple | list) else [made]
     wanted = [x for x, want in zip(variables, needed, strict=True) if want]
-    back = iter(pull_back([(y, cotangents[0])], wanted) if is_traced(y) else [None] * len(wanted))
+    pairs = [(y, g) for y, g in zip(results, cotangents, strict=True) if is_traced(y)]
+    back = iter(pull_back(pairs, wanted))
     return [next(back) if want else None for want in needed]
 
 
@@ -353,117 +381,12 @@ def missing(node: Node, name: str) -> TypeError:
                      "nf.defvjp, or keep it out by nf.stop_gradient")
 
 
-def pull_sort(cotangents: list[Cotangent], outputs: Sequence[Any], x: Any, axis: Any = -1, kind: Any = None,
-              **kwargs: Any) -> list[Cotangent]:
-    if axis is None:
-        x_shape, x, axis = x.shape, x.ravel(), 0
-    else:
-        x_shape = x.shape
-    order = np.argsort(x, axis=axis, kind=kind)
-    numbers = np.take_along_axis(np.arange(x.size).reshape(x.shape), order, axis=axis)
-    return [scatter(cotangents[0], numbers, x_shape)]
-
-
-def pull_getitem(cotangents: list[Cotangent], outputs: Sequence[Any], x: Any, index: Any) -> list[Cotangent]:
-    numbers = np.arange(x.size).reshape(x.shape)
-    return [scatter(cotangents[0], call(lambda a, i: a[i], numbers, index), x.shape)]
-
-
-def pull_take(cotangents: list[Cotangent], outputs: Sequence[Any], x: Any, *args: Any,
-              **kwargs: Any) -> list[Cotangent]:
-    if len(args) == 1 and not kwargs and isinstance(args[0], tuple):
-        return pull_getitem(cotangents, outputs, x, args[0])
-    numbers = np.arange(x.size).reshape(x.shape)
-    return [scatter(cotangents[0], call(np.take, numbers, *args, **kwargs), x.shape)]
-
-
-def pull_pad(cotangents: list[Cotangent], outputs: Sequence[Any], x: Any, width: Any, mode: str = "constant",
-             **kwargs: Any) -> list[Cotangent]:
-    if mode not in ("constant", "edge", "reflect", "symmetric", "wrap"):
-        raise TypeError(f"np.pad with mode={mode!r} has no derivative rule")
-    numbers = np.arange(1, x.size + 1).reshape(x.shape)
-    options: dict[str, Any] = {} if mode == "constant" else {"mode": mode, **kwargs}
-    padded = np.pad(numbers, width, **options)
-    total = scatter(cotangents[0], padded, (x.size + 1,))
-    return [total[1:].reshape(x.shape)]
-
-
-def pull_einsum(cotangents: list[Cotangent], outputs: Sequence[Any], subscripts: Any, *operands: Any,
-                **kwargs: Any) -> list[Cotangent]:
-    if not isinstance(subscripts, str) or "." in subscripts:
-        raise TypeError("np.einsum has a derivative rule for subscripts in letters, without an ellipsis")
-    left, _, right = subscripts.replace(" ", "").partition("->")
-    terms = left.split(",")
-    if "->" not in subscripts:
-        right = "".join(sorted(c for c in set(left) - {","} if left.count(c) == 1))
-    if any(len(set(term)) != len(term) for term in terms):
-        raise TypeError("np.einsum with a repeated letter in one operand has no derivative rule")
-    found: list[Cotangent] = [None]
-    for i, x in enumerate(operands):
-        if not is_traced(x):
-            found.append(None)
-            continue
-        others = [(term, each) for j, (term, each) in enumerate(zip(terms, operands, strict=True)) if j != i]
-        have = set(right).union(*[term for term, _ in others])
-        kept = "".join(c for c in terms[i] if c in have)
-        g = np.einsum(",".join([right, *[term for term, _ in others]]) + "->" + kept, cotangents[0],
-                      *[each for _, each in others])
-        shape = [n if c in have else 1 for c, n in zip(terms[i], x.shape, strict=True)]
-        found.append(np.broadcast_to(g.reshape(shape) if g.ndim else g, x.shape))
-    return found
-
-
-def transposed(x: Any) -> Any:
-    return np.swapaxes(x, -1, -2)
-
-
-def pull_inv(cotangents: list[Cotangent], outputs: Sequence[Any], a: Any) -> list[Cotangent]:
-    y = transposed(outputs[0])
-    return [-np.matmul(np.matmul(y, cotangents[0]), y)]
-
-
-def pull_solve(cotangents: list[Cotangent], outputs: Sequence[Any], a: Any, b: Any) -> list[Cotangent]:
-    back = np.linalg.solve(transposed(a), cotangents[0])
-    x = outputs[0]
-    if b.ndim == 1:
-        return [-(back[..., :, None] * x[..., None, :]), back]
-    return [-np.matmul(back, transposed(x)), back]
-
-
-def pull_det(cotangents: list[Cotangent], outputs: Sequence[Any], a: Any) -> list[Cotangent]:
-    scale = cotangents[0] * outputs[0]
-    return [scale[..., None, None] * transposed(np.linalg.inv(a))]
-
-
-def pull_slogdet(cotangents: list[Cotangent], outputs: Sequence[Any], a: Any) -> list[Cotangent]:
-    g = cotangents[1]
-    return [None if g is None else g[..., None, None] * transposed(np.linalg.inv(a))]
-
-
-def pull_cholesky(cotangents: list[Cotangent], outputs: Sequence[Any], a: Any, **kwargs: Any) -> list[Cotangent]:
-    """Murray, "Differentiation of the Cholesky decomposition", 2016."""
-    lower = outputs[0]
-    inner = np.matmul(transposed(lower), cotangents[0])
-    n = lower.shape[-1]
-    weight = np.tril(np.ones((n, n))) - 0.5 * np.eye(n)
-    inner = inner * weight.astype(lower.dtype)
-    inverse = np.linalg.inv(lower)
-    s = np.matmul(np.matmul(transposed(inverse), inner), inverse)
-    return [0.5 * (s + transposed(s))]
-
-
-def pull_linear(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The transforms of Fourier are symmetric matrices."""
-    return lambda cotangents, outputs, x, *args, **kwargs: [function(cotangents[0], *args, **kwargs)]
-
-
-CALLS: dict[str, Callable[..., Any]] = {
-    "sort": pull_sort, "take": pull_take, "getitem": pull_getitem, "pad": pull_pad, "einsum": pull_einsum,
-    "inv": pull_inv, "solve": pull_solve, "det": pull_det, "slogdet": pull_slogdet, "cholesky": pull_cholesky,
-    "fft": pull_linear(np.fft.fft), "ifft": pull_linear(np.fft.ifft),
+CALLS: dict[Any, Callable[..., Any]] = {
+    **MOVES, **ALGEBRA, **TRANSFORMS, np.roots: pull_roots,
     "scatter_add": lambda cotangents, outputs, values, numbers, shape: [pick(cotangents[0], numbers)],
     "astype": lambda cotangents, outputs, x: [cotangents[0]],
     "real": lambda cotangents, outputs, x: [cotangents[0]],
+    "imag": lambda cotangents, outputs, x: [None],
 }
 
 PULLS: dict[str, Callable[..., list[Cotangent]]] = {

@@ -10,58 +10,56 @@ from typing import Any
 
 import numpy as np
 
-from nnflat.views import call
-
-
-def mean(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False, where: Any = True) -> Any:
-    kept = np.where(where, x, 0)
-    count = np.sum(np.broadcast_to(where, x.shape), axis=axis, keepdims=keepdims)
-    return np.sum(kept, axis=axis, keepdims=keepdims) / count
-
-
-def var(x: Any, axis: Any = None, dtype: Any = None, ddof: Any = 0, keepdims: bool = False) -> Any:
-    centred = x - np.mean(x, axis=axis, keepdims=True)
-    square = np.square(centred.real) + np.square(centred.imag) if np.iscomplexobj(x) else np.square(centred)
-    total = np.sum(square, axis=axis, keepdims=keepdims)
-    return total / (x.size // max(np.size(total), 1) - ddof)
-
-
-def masked_sum(x: Any, axis: Any = 0, dtype: Any = None, keepdims: bool = False, where: Any = True,
-               initial: Any = 0) -> Any:
-    return np.sum(np.where(where, x, 0), axis=axis, keepdims=keepdims) + initial
-
-
-def masked_prod(x: Any, axis: Any = 0, dtype: Any = None, keepdims: bool = False, where: Any = True,
-                initial: Any = 1) -> Any:
-    return np.prod(np.where(where, x, 1), axis=axis, keepdims=keepdims) * initial
-
-
-def masked_extremum(reduce: Callable[..., Any], pick: Callable[..., Any]) -> Callable[..., Any]:
-    def extremum(x: Any, axis: Any = 0, dtype: Any = None, keepdims: bool = False, where: Any = True,
-                 initial: Any = 0) -> Any:
-        return pick(reduce(np.where(where, x, initial), axis=axis, keepdims=keepdims), initial)
-
-    return extremum
+from nnflat.assembly import ASSEMBLY
+from nnflat.folds import FOLDS
+from nnflat.fourier import FOURIER
+from nnflat.polynomials import POLYNOMIALS
+from nnflat.statistics import STATISTICS, axes_of, squared
 
 
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    """Vector norms, and the Frobenius norm; 0 has the derivative 0."""
-    axes = tuple(range(x.ndim)) if axis is None else axis
-    if ord in (None, 2, "fro") and not (ord == 2 and x.ndim == 2 and axis is None):
-        total = np.sum(np.square(x.real) + np.square(x.imag) if np.iscomplexobj(x) else np.square(x), axis=axes,
-                       keepdims=keepdims)
-        zero = total == 0
-        return np.where(zero, 0, np.sqrt(np.where(zero, 1, total)))
-    if (axis is None and x.ndim != 1) or isinstance(axis, tuple):
-        raise ValueError(f"np.linalg.norm with ord={ord} of matrices has no derivative rule")
+    """Norms of vectors where one axis, or every one, is taken together; of matrices where two are."""
+    if axis is None and (ord is None or x.ndim == 1):
+        return vector_norm(x, None, keepdims, 2 if ord is None else ord)
+    axes = axes_of(axis, x.ndim)
+    if len(axes) == 1:
+        return vector_norm(x, axes, keepdims, 2 if ord is None else ord)
+    found = matrix_norm(np.moveaxis(x, axes, (-2, -1)), ord="fro" if ord is None else ord)
+    return np.expand_dims(found, axes) if keepdims else found
+
+
+def vector_norm(x: Any, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
+    """A length of 0 has the derivative 0."""
+    axes = axes_of(axis, x.ndim)
+    if ord == 2:
+        total = np.sum(squared(x), axis=axes, keepdims=keepdims)
+        return np.where(total == 0, 0, np.sqrt(np.where(total == 0, 1, total)))
+    if ord == 0:
+        return np.sum(x != 0, axis=axes, keepdims=keepdims)
     size = np.abs(x)
-    if ord == np.inf:
-        return np.max(size, axis=axes, keepdims=keepdims)
-    if ord == -np.inf:
-        return np.min(size, axis=axes, keepdims=keepdims)
-    if ord == 1:
-        return np.sum(size, axis=axes, keepdims=keepdims)
-    return np.sum(size ** ord, axis=axes, keepdims=keepdims) ** (1 / ord)
+    if np.isinf(ord):
+        return (np.max if ord > 0 else np.min)(size, axis=axes, keepdims=keepdims)
+    return np.sum(size if ord == 1 else size ** ord, axis=axes, keepdims=keepdims) ** (1 / ord)
+
+
+def matrix_norm(x: Any, keepdims: bool = False, ord: Any = "fro") -> Any:
+    if ord in ("fro", "f"):
+        return vector_norm(x, (-2, -1), keepdims)
+    if ord in ("nuc", 2, -2):
+        values = np.linalg.svdvals(x)
+        found = np.sum(values, axis=-1) if ord == "nuc" else values[..., 0 if ord == 2 else -1]
+    else:
+        sums = np.sum(np.abs(x), axis=-2 if abs(ord) == 1 else -1)
+        found = (np.max if ord > 0 else np.min)(sums, axis=-1)
+    return found[..., None, None] if keepdims else found
+
+
+def cond(x: Any, p: Any = None) -> Any:
+    if p in (None, 2, -2):
+        values = np.linalg.svdvals(x)
+        ratio = values[..., 0] / values[..., -1]
+        return 1 / ratio if p == -2 else ratio
+    return matrix_norm(x, ord=p) * matrix_norm(np.linalg.inv(x), ord=p)
 
 
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
@@ -98,31 +96,45 @@ def kron(a: Any, b: Any) -> Any:
     return (left * right).reshape([m * n for m, n in zip(a.shape, b.shape, strict=True)])
 
 
-def cross(a: Any, b: Any, axis: int = -1) -> Any:
-    a, b = np.moveaxis(a, axis, 0), np.moveaxis(b, axis, 0)
+def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Any = None) -> Any:
+    axisa, axisb, axisc = (axisa, axisb, axisc) if axis is None else (axis,) * 3
+    a, b = np.moveaxis(a, axisa, 0), np.moveaxis(b, axisb, 0)
     if len(a) != 3 or len(b) != 3:
-        raise ValueError("np.cross of vectors that have not 3 elements has no derivative rule")
+        raise TypeError("np.cross of vectors that have not 3 elements has no derivative rule")
     parts = [a[i] * b[j] - a[j] * b[i] for i, j in ((1, 2), (2, 0), (0, 1))]
-    return np.moveaxis(np.stack(parts), 0, axis)
+    return np.moveaxis(np.stack(parts), 0, axisc)
 
 
-def diff(x: Any, n: int = 1, axis: int = -1) -> Any:
+def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    ends = [row_of(prepend, x, axis), x, row_of(append, x, axis)]
+    x = np.concatenate([each for each in ends if each is not None], axis=axis)
     head = (*[slice(None)] * (axis % x.ndim),)
     for _ in range(n):
         x = x[(*head, slice(1, None))] - x[(*head, slice(None, -1))]
     return x
 
 
+def row_of(values: Any, x: Any, axis: int) -> Any:
+    if values is None or np.ndim(values):
+        return values
+    return np.broadcast_to(values, [1 if each == axis % x.ndim else n for each, n in enumerate(x.shape)])
+
+
+def ediff1d(x: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+    parts = [to_begin, diff(np.ravel(x)), to_end]
+    return np.concatenate([np.atleast_1d(each) for each in parts if each is not None])
+
+
 def ptp(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     return np.max(x, axis=axis, keepdims=keepdims) - np.min(x, axis=axis, keepdims=keepdims)
 
 
-def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+def trace(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Any:
     return np.sum(np.diagonal(x, offset, axis1, axis2), axis=-1)
 
 
-def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
-    return np.where(np.isfinite(x), x, 0)
+def linalg_trace(x: Any, *, offset: int = 0, dtype: Any = None) -> Any:
+    return trace(x, offset, -2, -1)
 
 
 def sinc(x: Any) -> Any:
@@ -130,11 +142,12 @@ def sinc(x: Any) -> Any:
     return np.where(x == 0, 1 - np.square(np.pi * x) / 6, np.sin(angle) / angle)
 
 
-def angle(x: Any) -> Any:
-    return np.arctan2(x.imag, x.real)
+def angle(x: Any, deg: bool = False) -> Any:
+    found = np.arctan2(x.imag, x.real)
+    return np.degrees(found) if deg else found
 
 
-def round_(x: Any, decimals: int = 0) -> Any:
+def round_(x: Any, decimals: int = 0, out: Any = None) -> Any:
     return np.zeros_like(x)
 
 
@@ -154,19 +167,42 @@ def multi_dot(arrays: Any) -> Any:
     return result
 
 
-def interp(x: Any, xp: Any, fp: Any) -> Any:
-    """Linear between points; constant beyond the ends."""
-    right = np.clip(call(np.searchsorted, xp, x, side="right"), 1, np.size(xp) - 1)
-    x0, x1 = call(np.take, xp, right - 1), call(np.take, xp, right)
-    y0, y1 = call(np.take, fp, right - 1), call(np.take, fp, right)
-    share = np.clip((x - x0) / (x1 - x0), 0, 1)
-    return y0 + share * (y1 - y0)
+def tensorinv(a: Any, ind: int = 2) -> Any:
+    rows = int(np.prod(a.shape[:ind]))
+    return np.linalg.inv(a.reshape(rows, -1)).reshape(*a.shape[ind:], *a.shape[:ind])
 
 
-COMPOSITIONS: dict[str, Callable[..., Any]] = {
-    "mean": mean, "var": var, "add.reduce": masked_sum, "multiply.reduce": masked_prod,
-    "maximum.reduce": masked_extremum(np.max, np.maximum), "minimum.reduce": masked_extremum(np.min, np.minimum),
-    "norm": norm, "vector_norm": norm, "tensordot": tensordot, "dot": dot, "inner": inner, "kron": kron, "cross": cross,
-    "diff": diff, "ptp": ptp, "trace": trace, "nan_to_num": nan_to_num, "sinc": sinc, "angle": angle, "round": round_,
-    "around": round_, "matrix_power": matrix_power, "multi_dot": multi_dot, "interp": interp,
+def tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
+    if axes is not None:
+        a = np.moveaxis(a, axes, range(a.ndim - len(axes), a.ndim))
+    shape = a.shape[b.ndim:]
+    return np.linalg.solve(a.reshape(b.size, -1), np.ravel(b)).reshape(shape)
+
+
+def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
+    """Of a matrix of full rank."""
+    x = np.matmul(np.linalg.pinv(a), b)
+    return x, np.sum(squared(b - np.matmul(a, x)), axis=0), None, np.linalg.svdvals(a)
+
+
+def vecdot(a: Any, b: Any, *, axis: int = -1) -> Any:
+    return np.vecdot(np.moveaxis(a, axis, -1), np.moveaxis(b, axis, -1))
+
+
+def outer(a: Any, b: Any) -> Any:
+    return np.ravel(a)[:, None] * np.ravel(b)
+
+
+def vdot(a: Any, b: Any) -> Any:
+    return np.sum(np.conjugate(np.ravel(a)) * np.ravel(b))
+
+
+COMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    "norm": norm, np.linalg.vector_norm: vector_norm, np.linalg.matrix_norm: matrix_norm, np.linalg.cond: cond,
+    "tensordot": tensordot, "dot": dot, "inner": inner, "kron": kron, "cross": cross, "vdot": vdot,
+    "diff": diff, "ediff1d": ediff1d, "ptp": ptp, np.linalg.trace: linalg_trace, "trace": trace, "sinc": sinc,
+    "angle": angle, "round": round_, "around": round_, "fix": round_, "matrix_power": matrix_power,
+    "multi_dot": multi_dot, "tensorinv": tensorinv, "tensorsolve": tensorsolve, "lstsq": lstsq, np.linalg.outer: outer,
+    np.linalg.vecdot: vecdot, "vecdot.__call__": vecdot, "unwrap": lambda x, *args, **kwargs: x + 0,
+    **FOLDS, **ASSEMBLY, **STATISTICS, **POLYNOMIALS, **FOURIER,
 }

@@ -81,7 +81,7 @@ def user_line() -> str:
 
 @lru_cache(maxsize=1024)
 def in_numpy(file: str) -> bool:
-    return file.startswith((PACKAGE, NUMPY, "<"))
+    return file.startswith((PACKAGE, NUMPY, "<frozen ", "<__array_function__"))
 
 
 @lru_cache(maxsize=1024)
@@ -94,11 +94,11 @@ def line_outside(excluded: Callable[[str], bool]) -> str | None:
     while frame is not None:
         code = frame.f_code
         if not excluded(code.co_filename):
-            return place(code, frame.f_lineno)
+            return place(code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back
     return None
 
 
 @lru_cache(maxsize=1024)
-def place(code: types.CodeType, line: int) -> str:
-    return f"{os.path.basename(code.co_filename)}, line {line}, in {code.co_name}"
+def place(file: str, line: int, name: str) -> str:
+    return f"{os.path.basename(file)}, line {line}, in {name}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
-
 from nnflat.plan import Plan
 from nnflat.tape import Operation, Window
 
@@ -33,7 +31,7 @@ def rows_of(operations: list[Operation], indent: str = "") -> list[str]:
 
 
 def describe(window: Window) -> str:
-    return f"{window.dtype}{list(window.shape)} {window.buffer.role}"
+    return f"{window.dtype}{list(window.shape)} {window.buffer.role} {window.buffer.nbytes:,} B"
 
 
 def price(operation: Operation) -> str:
@@ -42,12 +40,29 @@ def price(operation: Operation) -> str:
         return f"   | {operation.inner.rows:,} times the tape below"
     if operation.kind == "call":
         return f"   | NumPy itself, with the GIL: some microseconds ({operation.where})"
-    if operation.kind == "copy" and operation.name == "cast":
-        source, target = operation.inputs[0].dtype, operation.outputs[0].dtype
-        return f"   | a cast from {source} to {target} ({operation.where})"
     if operation.kind == "copy":
-        return f"   | a copy of {prod(operation.outputs[0].shape):,} elements"
+        source, target = operation.inputs[0].dtype, operation.outputs[0].dtype
+        what = f"a cast from {source} to {target}" if source != target else f"a copy: {reason(operation)}"
+        return f"   | {what}, {operation.outputs[0].size:,} elements{f' ({operation.where})' * bool(operation.where)}"
     return ""
+
+
+def reason(operation: Operation) -> str:
+    """Say why a copy is needed."""
+    if operation.name != "copy":
+        return WHY.get(operation.name, operation.name)
+    if operation.outputs[0].buffer.role == "result" and not operation.where:
+        return "the result is a view of, or is, something else that is kept"
+    return "asked for, or an order that an operation needs"
+
+
+WHY = {
+    "cast": "an operand that is not aligned",
+    "reshape": "what is not contiguous has no view of another shape",
+    "concatenate": "a part of an array that is put together",
+    "stack": "a part of an array that is put together",
+    "zeros": "an array begins as zeros",
+}
 
 
 def estimated_flops(operation: Operation) -> int:

@@ -20,6 +20,7 @@ from nnflat._loops import (
     address,
     arg_loop,
     cast_loop,
+    checked_loop,
     copy_loop,
     draw_loop,
     fold_loop,
@@ -192,6 +193,12 @@ def dense(window: Window) -> bool:
     return array.flags.forc
 
 
+def lower_checked(operation: Operation) -> list[Instruction]:
+    """Lower integer arithmetic that notices an overflow; the name ends with what is done."""
+    loop = checked_loop(operation.name.split()[-1])
+    return [elementwise(operation.name, loop, operation.inputs + operation.outputs)]
+
+
 # --- reductions --------------------------------------------------------------------------------------------
 
 def lower_reduce(operation: Operation) -> list[Instruction]:
@@ -271,11 +278,10 @@ def lower_extremum(operation: Operation) -> list[Instruction]:
     source, target = operation.inputs[0], operation.outputs[0]
     if target.size == 0:
         return []
-    row, size = source.shape[-1], source.dtype.itemsize
-    rows = () if target.size == 1 else (target.size,)
+    row = source.shape[-1]
     return [Instruction("loop", operation.name, [(source.buffer, source.offset), (target.buffer, target.offset)], (1,),
-                        loop=arg_loop(operation.name, source.dtype), dims=(row,), strides=(size, 0),
-                        outer=rows, steps=(row * size, target.dtype.itemsize) * len(rows), work=source.size)]
+                        loop=arg_loop(operation.name, source.dtype), dims=(target.size, row),
+                        strides=(row * source.dtype.itemsize, target.dtype.itemsize), work=source.size)]
 
 
 # --- products ----------------------------------------------------------------------------------------------
@@ -411,6 +417,7 @@ def lower_repeat(operation: Operation) -> list[Instruction]:
 
 LOWERINGS: dict[str, Callable[[Operation], list[Instruction]]] = {
     "ufunc": lower_ufunc,
+    "checked": lower_checked,
     "reduce": lower_reduce,
     "accumulate": lower_accumulate,
     "extremum": lower_extremum,

@@ -12,7 +12,7 @@ origin; clip has 1 at its bounds; x ** 0 has 0; a root of a sum of squares (norm
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -91,6 +91,13 @@ def absolute(g: Any, y: Any, x: Any) -> Any:
     return g * np.sign(x)
 
 
+def sign(g: Any, y: Any, x: Any) -> Any:
+    """That of a real number is constant; that of a complex one turns."""
+    if not np.iscomplexobj(x):
+        return None
+    return (g - np.real(g * y) * np.conjugate(y)) / safe(np.abs(x))
+
+
 def share(exp: np.ufunc) -> Callable[..., Any]:
     """Return how an operand of logaddexp takes part; the larger of two infinities does in full."""
     return lambda g, y, x, other: g * np.where(x == y, 1, exp(x - y))
@@ -136,6 +143,11 @@ def matmul_right(g: Any, y: Any, a: Any, b: Any) -> Any:
     if b.ndim == 2 and a.ndim > 2:
         return np.matmul(a.reshape(-1, a.shape[-1]).T, dense(g).reshape(-1, g.shape[-1]))
     return np.matmul(swap(a), dense(g))
+
+
+def conjugate_of(a: Any, x: Any) -> Any:
+    """Return the conjugate of x where a is complex: products of vectors conjugate their first operand."""
+    return np.conjugate(x) if np.iscomplexobj(a) else x
 
 
 def outer_last(g: Any, x: Any) -> Any:
@@ -200,93 +212,22 @@ RULES: dict[Any, tuple[Rule, ...]] = {
     np.heaviside: (None, lambda g, y, x, half: np.where(x == 0, g, 0)),
     np.ldexp: (lambda g, y, x, n: np.ldexp(g, n), None),
     np.copysign: (lambda g, y, a, b: np.where(np.signbit(a) == np.signbit(b), g, -g), None),
-    **dict.fromkeys((np.sign, np.floor, np.ceil, np.trunc, np.rint, np.spacing), (None,)),
+    np.sign: (sign,),
+    **dict.fromkeys((np.floor, np.ceil, np.trunc, np.rint, np.spacing), (None,)),
     np.floor_divide: (None, None),
     np.nextafter: (lambda g, y, a, b: g, None),
     np.matmul: (matmul_left, matmul_right),
-    np.vecdot: (lambda g, y, a, b: np.conjugate(outer_last(g, b)) if np.iscomplexobj(a) else outer_last(g, b),
-                lambda g, y, a, b: outer_last(g, np.conjugate(a))),
+    np.vecdot: (lambda g, y, a, b: conjugate_of(a, outer_last(g, b)),
+                lambda g, y, a, b: outer_last(g, conjugate_of(a, a))),
 }
 if hasattr(np, "matvec"):
     RULES[np.matvec] = (lambda g, y, a, b: g[..., None] * b[..., None, :],
                         lambda g, y, a, b: np.matmul(g[..., None, :], a)[..., 0, :])
-    RULES[np.vecmat] = (lambda g, y, a, b: np.matmul(b, g[..., None])[..., 0],
-                        lambda g, y, a, b: np.conjugate(a)[..., None] * g[..., None, :])
+    RULES[np.vecmat] = (lambda g, y, a, b: conjugate_of(a, np.matmul(b, g[..., None])[..., 0]),
+                        lambda g, y, a, b: conjugate_of(a, a)[..., None] * g[..., None, :])
 
 # Bounded: a zero cotangent times their derivative is zero. Linear: they let no zero in, either.
 LINEAR = {np.add, np.subtract, np.negative, np.positive}
 BOUNDED = LINEAR | {np.tanh, np.sin, np.cos, np.arctan, np.maximum, np.minimum, np.fmax, np.fmin, np.absolute, np.fabs,
                     np.sign, np.conjugate, np.hypot, np.logaddexp, np.logaddexp2, CLIP, "clip below",
                     "clip above", np.matmul, np.vecdot, "root"}
-
-
-# --- reductions --------------------------------------------------------------------------------------------
-
-def restore(g: Any, axes: Sequence[int], x: Any) -> Any:
-    """Return g with axes of size 1 where a reduction of x took them."""
-    if g.ndim == 0:
-        return g[(None,) * x.ndim]
-    return g.reshape([1 if axis in axes else n for axis, n in enumerate(x.shape)])
-
-
-def sum_rule(g: Any, y: Any, x: Any, axes: Sequence[int]) -> Any:
-    return np.broadcast_to(restore(g, axes, x), x.shape)
-
-
-def extremum_rule(g: Any, y: Any, x: Any, axes: Sequence[int]) -> Any:
-    """The extreme elements share equally."""
-    hits = np.where(x == restore(y, axes, x), np.ones((), x.dtype), np.zeros((), x.dtype))
-    return hits * (restore(g, axes, x) / hits.sum(axis=tuple(axes), keepdims=True))
-
-
-def logaddexp_rule(exp: np.ufunc) -> Callable[..., Any]:
-    return lambda g, y, x, axes: restore(g, axes, x) * exp(x - restore(y, axes, x))
-
-
-def product_rule(g: Any, y: Any, x: Any, axes: Sequence[int]) -> Any:
-    """Each element has the product of the others: of those before it and those after it, exact with zeros."""
-    if not axes:
-        return g
-    kept = [axis for axis in range(x.ndim) if axis not in axes]
-    order = [*kept, *axes]
-    moved = x.transpose(order)
-    rows = moved.reshape(*[x.shape[axis] for axis in kept], -1)
-    one = np.ones((*rows.shape[:-1], 1), x.dtype)
-    before = np.concatenate([one, np.cumprod(rows[..., :-1], axis=-1)], axis=-1)
-    after = np.concatenate([one, np.cumprod(rows[..., :0:-1], axis=-1)], axis=-1)[..., ::-1]
-    others = (before * after).reshape(moved.shape).transpose(np.argsort(order).tolist())
-    return restore(g, axes, x) * others
-
-
-REDUCTIONS: dict[np.ufunc, Callable[..., Any]] = {
-    np.add: sum_rule,
-    np.multiply: product_rule,
-    np.maximum: extremum_rule,
-    np.minimum: extremum_rule,
-    np.fmax: extremum_rule,
-    np.fmin: extremum_rule,
-    np.logaddexp: logaddexp_rule(np.exp),
-    np.logaddexp2: logaddexp_rule(np.exp2),
-}
-
-
-def reversed_cumsum(g: Any, axis: int) -> Any:
-    back = (*[slice(None)] * axis, slice(None, None, -1))
-    return np.cumsum(g[back], axis=axis)[back]
-
-
-def cumsum_rule(g: Any, y: Any, x: Any, axis: int) -> Any:
-    return reversed_cumsum(g, axis)
-
-
-def cumprod_rule(g: Any, y: Any, x: Any, axis: int) -> Any:
-    """Exact with zeros: dy[i]/dx[j] is the product before j times that of j + 1 .. i."""
-    x, g = np.moveaxis(x, axis, -1), np.moveaxis(g, axis, -1)
-    n = x.shape[-1]
-    later = np.arange(n) > np.arange(n)[:, None]
-    after = np.where(np.arange(n) >= np.arange(n)[:, None], np.cumprod(np.where(later, x[..., None, :], 1), axis=-1), 0)
-    before = np.concatenate([np.ones((*x.shape[:-1], 1), x.dtype), np.cumprod(x[..., :-1], axis=-1)], axis=-1)
-    return np.moveaxis(before * (after * g[..., None, :]).sum(axis=-1), -1, axis)
-
-
-ACCUMULATIONS: dict[np.ufunc, Callable[..., Any]] = {np.add: cumsum_rule, np.multiply: cumprod_rule}

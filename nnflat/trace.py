@@ -80,8 +80,8 @@ class Trace:
     # recording
 
     def add(self, kind: str, name: str, inputs: Sequence[Window], outputs: Sequence[Window], **settings: Any) -> None:
-        self.tape.add(kind, name, tuple(inputs), tuple(outputs), errstate=entered_errstate(), where=user_line(),
-                      **settings)
+        settings = {"errstate": entered_errstate(), "where": user_line(), **settings}
+        self.tape.add(kind, name, tuple(inputs), tuple(outputs), **settings)
 
     def output(self, value: Any) -> Tracer:
         """Return a tracer of a new value, in a buffer of its own."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,6 +99,11 @@ class Tracer:
 
     __complex__ = __int__ = __float__
 
+    def __round__(self, digits: int | None = None) -> Any:
+        if digits is None or isinstance(self.value, np.ndarray):
+            raise current().fail("round() of a traced value", "np.round(x)")
+        return np.round(self, digits)
+
     def __index__(self) -> int:
         raise current().fail("a traced value as an index or a size",
                                  f"np.take(x, i) for x[i]; {FROZEN}")
@@ -147,29 +152,13 @@ def binary(name: str, ufunc: np.ufunc) -> tuple[Callable[..., Any], Callable[...
 
 def operate(trace: Any, python: Callable[..., Any], ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
     """Record an operator. Scalars have arithmetic of their own in NumPy; Python numbers have Python's."""
+    from nnflat.scalars import compute, own_arithmetic
+
     if all(not isinstance(value_of(x), np.ndarray) for x in inputs) and own_arithmetic(ufunc, inputs):
-        return trace.call(python, inputs, {})
+        return compute(trace, python, ufunc, inputs)
     if any(isinstance(x, list | tuple) for x in inputs):
         inputs = tuple(np.asarray(x) if isinstance(x, list | tuple) else x for x in inputs)
     return trace.ufunc(ufunc, inputs)
-
-
-CHECKED = {np.add, np.subtract, np.multiply, np.negative, np.absolute, np.power, np.left_shift, np.right_shift}
-WITH_REMAINDER = {np.floor_divide, np.remainder, np.divmod}
-COMPLEX = {np.multiply, np.divide, np.power, *COMPARE.values()}
-
-
-def own_arithmetic(ufunc: np.ufunc, inputs: Sequence[Any]) -> bool:
-    """Whether these scalars are computed otherwise than by the loop.
-
-    Integers warn when they overflow, divisions with a remainder and comparisons of complex numbers raise other flags,
-    complex64 rounds otherwise, and Python numbers are Python's.
-    """
-    values = [value_of(x) for x in inputs]
-    if ufunc in WITH_REMAINDER or not any(isinstance(x, np.generic) for x in values):
-        return True
-    kinds = {x.dtype.kind for x in values if isinstance(x, np.generic)}
-    return (ufunc in CHECKED and not kinds.isdisjoint("iu")) or (ufunc in COMPLEX and "c" in kinds)
 
 
 def power(self: Tracer, other: Any, modulo: Any = None) -> Any:

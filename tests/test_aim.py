@@ -138,5 +138,5 @@ def test_a_training_step_in_place_is_one_pass_without_copies():
     for name, value in expected_state.items():
         np.testing.assert_array_equal(state[name], value)
     plan = step.trace(flat, grad, state)
-    assert 0 in plan.replay.in_place[0]
+    assert all(plan.replay.in_place)        # the count of steps, too: one that may not makes all take a detour
     assert "copy" not in {operation.kind for operation in plan.operations if operation.outputs[0].shape == (LARGE,)}

@@ -263,6 +263,20 @@ def test_a_floating_point_warning_names_its_ufunc_and_is_given_once():
     assert len(caught) == 1
 
 
+def test_an_errstate_inside_that_raises_leaves_out_as_it_was():
+    def function(x):
+        with np.errstate(all="raise"):
+            return x * 2, np.log(x)
+
+    program, bad = nf.compile(function), np.array([1.0, 0.0])
+    program(np.ones(2))
+    for out in ((np.full(2, 7.0), np.full(2, 7.0)), (bad.copy(), np.full(2, 7.0))):
+        before = [array.copy() for array in out]
+        with pytest.raises(FloatingPointError, match="log"):
+            program(out[0] if out[0][1] == 0 else bad, out=out)
+        assert all(np.array_equal(*pair) for pair in zip(out, before, strict=True))
+
+
 def test_an_errstate_inside_belongs_to_its_operations_and_the_rest_to_the_caller():
     def function(x):
         with np.errstate(divide="ignore"):
@@ -347,9 +361,15 @@ def test_a_program_inside_a_traced_function_is_part_of_its_tape():
 
 def test_explain_tells_operations_casts_calls_and_bytes():
     text = nf.compile(lambda x: np.sort(x @ x.T) + x.astype(float).sum()).explain(X)
-    for word in ("matmul", "float32[4, 5]", "NumPy itself", "a cast from float32 to float64", "workspace", "flops",
-                 "test_compile.py"):
+    for word in ("matmul", "float32[4, 5] argument 80 B", "NumPy itself", "a cast from float32 to float64",
+                 "workspace", "flops", "test_compile.py"):
         assert word in text
+
+
+def test_explain_says_why_a_copy_is_needed():
+    text = nf.compile(lambda x: (x.T, x.T.reshape(-1) + 1, np.stack([x, x]))).explain(X)
+    for reason in ("the result is a view", "not contiguous", "put together"):
+        assert reason in text
 
 
 def test_a_call_allocates_nothing_but_its_results():

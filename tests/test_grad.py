@@ -5,181 +5,20 @@ import weakref
 
 import numpy as np
 import pytest
+from derivatives import P, X, Y, check, differences, normal, weighted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 import nnflat as nf
 from nnflat import nn
-from nnflat.compile import same_bits, trace_once
+from nnflat.compile import trace_once
 from nnflat.context import TraceError
 from nnflat.grad import Gradient
 
-
-def normal(*shape, seed=0):
-    return np.random.default_rng(seed).standard_normal(shape)
-
-
-def positive(*shape, seed=0):
-    return np.random.default_rng(seed).uniform(0.5, 1.5, shape)
-
-
-def inside(*shape, seed=0):
-    return np.random.default_rng(seed).uniform(-0.8, 0.8, shape)
-
-
-def complex_normal(*shape, seed=0):
-    return normal(*shape, seed=seed) + 1j * normal(*shape, seed=seed + 1)
-
-
-def differences(fn, x, step=1e-6):
-    """Central differences of a real function; of a complex argument du/dx - i du/dy."""
-    x = np.asarray(x)
-    slopes = np.zeros(x.shape, x.dtype)
-    for i in np.ndindex(x.shape):
-        for unit in (1, 1j) if x.dtype.kind == "c" else (1,):
-            up, down = x.copy(), x.copy()
-            up[i] += step * unit
-            down[i] -= step * unit
-            slope = (fn(up) - fn(down)) / (2 * step)
-            slopes[i] += slope if unit == 1 else -1j * slope
-    return slopes
-
-
-def weighted(fn):
-    """Make a real number of a result, with a weight of its own for each element."""
-
-    def total(*args):
-        y = fn(*args)
-        weights = normal(*np.shape(y), seed=9) if np.shape(y) else 1.0
-        return np.sum(weights * y.real) + (np.sum(np.cos(weights) * y.imag) if np.iscomplexobj(y) else 0.0)
-
-    return total
-
-
-def check(fn, *args, order=2, rtol=1e-6, atol=1e-7):
-    """First and second derivatives by every inexact argument; the tape against the rules run eagerly."""
-    loss = weighted(fn)
-    for k, arg in enumerate(args):
-        if np.asarray(arg).dtype.kind not in "fc":
-            continue
-
-        def by(v, k=k):
-            return loss(*args[:k], v, *args[k + 1 :])
-
-        given = nf.grad(loss, k)(*args)
-        assert_allclose(given, differences(by, arg), rtol=rtol, atol=atol)
-        assert given.dtype == np.asarray(arg).dtype
-        assert same_bits(np.asarray(given), np.asarray(trace_once(Gradient(loss, k, False, False, False), args)))
-        if order == 2 and np.asarray(arg).dtype.kind == "f":
-            v = normal(*np.shape(arg), seed=5) if np.shape(arg) else 0.7
-            slopes = nf.grad(by, allow_unused=True)
-            slope = (slopes(arg + 1e-6 * v) - slopes(arg - 1e-6 * v)) / 2e-6
-            assert_allclose(nf.hvp(by)(arg, v), slope, rtol=1e-5, atol=1e-6)
-
-
-# --- rules -------------------------------------------------------------------------------------------------
-
-X, Y, P, S = normal(3, 4), normal(3, 4, seed=1), positive(3, 4), inside(3, 4)
-UNARY = {
-    "negative": X, "positive": X, "absolute": X, "fabs": X, "conjugate": X, "reciprocal": P, "square": X, "sqrt": P,
-    "cbrt": P, "exp": X, "exp2": X, "expm1": X, "log": P, "log2": P, "log10": P, "log1p": P, "sin": X, "cos": X,
-    "tan": S, "arcsin": S, "arccos": S, "arctan": X, "sinh": X, "cosh": X, "tanh": X, "arcsinh": X, "arccosh": P + 1,
-    "arctanh": S, "deg2rad": X, "radians": X, "rad2deg": X, "degrees": X,
-}  # fmt: skip
-BINARY = {
-    "add": (X, Y), "subtract": (X, Y), "multiply": (X, Y), "divide": (X, P), "power": (P, Y), "float_power": (P, Y),
-    "hypot": (X, Y), "arctan2": (X, Y), "logaddexp": (X, Y), "logaddexp2": (X, Y), "maximum": (X, Y),
-    "minimum": (X, Y), "fmax": (X, Y), "fmin": (X, Y), "fmod": (X, P), "remainder": (X, P),
-}  # fmt: skip
-COMPLEX = ["negative", "conjugate", "reciprocal", "square", "sqrt", "exp", "log", "sin", "cos", "tan", "sinh", "cosh",
-           "tanh", "arcsin", "arctan", "arcsinh", "arctanh", "log1p", "expm1", "absolute"]  # fmt: skip
-
-
-@pytest.mark.parametrize("name", UNARY)
-def test_the_rule_of_a_ufunc_of_one_operand_is_its_derivative(name):
-    check(getattr(np, name), UNARY[name])
-
-
-@pytest.mark.parametrize("name", BINARY)
-def test_the_rule_of_a_ufunc_of_two_operands_is_its_derivative(name):
-    check(getattr(np, name), *BINARY[name])
-
-
-@pytest.mark.parametrize("name", ["add", "subtract", "multiply", "divide", "maximum", "hypot"])
-def test_the_derivative_by_a_broadcast_operand_is_summed(name):
-    check(getattr(np, name), normal(3, 1), positive(4))
-    check(getattr(np, name), 0.7, positive(2, 2))
-
-
-@pytest.mark.parametrize("name", COMPLEX)
-def test_the_rule_of_a_complex_ufunc_is_its_derivative(name):
-    check(getattr(np, name), 0.3 * complex_normal(2, 3))
-
-
-@pytest.mark.parametrize("name", ["add", "subtract", "multiply", "divide", "power"])
-def test_the_rule_of_a_complex_ufunc_of_two_operands_is_its_derivative(name):
-    check(getattr(np, name), complex_normal(3), complex_normal(3, seed=4))
-
-
-def test_a_complex_gradient_is_that_of_jax_and_autograd():
-    assert nf.grad(lambda z: np.abs(z) ** 2)(1 + 2j) == 2 - 4j
-
+# --- indices, operators, activations -----------------------------------------------------------------------
 
 PROGRAMS = {
-    "sum": (lambda x: np.sum(x, axis=0), X),
-    "sum of two axes": (lambda x: np.sum(x, axis=(0, 2)), normal(2, 3, 2)),
-    "sum keepdims": (lambda x: x * np.sum(x, axis=1, keepdims=True), X),
-    "sum where": (lambda x: np.sum(x * x, where=x > 0), X),
-    "sum to float64": (lambda x: np.sum(x.astype(np.float32), dtype=np.float64), X),
-    "prod": (lambda x: np.prod(x, axis=1), X),
-    "prod of all": (np.prod, normal(2, 3)),
-    "max": (lambda x: np.max(x, axis=0), X),
-    "min": (lambda x: x.min(axis=1, keepdims=True) * x, X),
-    "mean": (lambda x: np.mean(x, axis=0), X),
-    "mean where": (lambda x: np.mean(x, where=x > 0), X),
-    "var": (lambda x: np.var(x, axis=1, ddof=1), X),
-    "std": (lambda x: np.std(x, axis=1), X),
-    "ptp": (lambda x: np.ptp(x, axis=0), X),
-    "cumsum": (lambda x: np.cumsum(x, axis=1), X),
-    "cumprod": (lambda x: np.cumprod(x, axis=1), X),
-    "logaddexp.reduce": (lambda x: np.logaddexp.reduce(x, axis=1), X),
-    "norm": (np.linalg.norm, X),
-    "norm of rows": (lambda x: np.linalg.norm(x, axis=1), X),
-    "norm of order 1": (lambda x: np.linalg.norm(x, 1, axis=1), X),
-    "norm of order 3": (lambda x: np.linalg.norm(x, 3, axis=0), X),
-    "norm inf": (lambda x: np.linalg.norm(x, np.inf, axis=0), X),
-    "matmul": (np.matmul, X, normal(4, 2)),
-    "matmul with itself": (lambda x: x @ x.T, X),
-    "matmul batched": (np.matmul, normal(2, 3, 4), normal(4, 2)),
-    "matmul both batched": (np.matmul, normal(2, 3, 4), normal(2, 4, 2)),
-    "matmul broadcast": (np.matmul, normal(3, 4), normal(2, 4, 2)),
-    "matmul vector": (np.matmul, X, normal(4)),
-    "vector matmul": (np.matmul, normal(3), X),
-    "vector matmul batched": (np.matmul, normal(4), normal(2, 4, 3)),
-    "vector vector": (np.matmul, normal(3), normal(3, seed=1)),
-    "dot": (np.dot, X, normal(4, 2)),
-    "dot of 3-d": (np.dot, normal(2, 3, 4), normal(4, 2)),
-    "inner": (np.inner, X, Y),
-    "outer": (np.outer, normal(3), normal(2)),
-    "vecdot": (np.vecdot, X, Y),
-    "tensordot": (lambda a, b: np.tensordot(a, b, ([0, 1], [1, 0])), X, normal(4, 3, 2)),
-    "kron": (np.kron, normal(2, 2), normal(2, 3)),
-    "einsum": (lambda a, b: np.einsum("ij,jk->ki", a, b), X, normal(4, 2)),
-    "einsum trace": (lambda a, b: np.einsum("ij,ij", a, b), X, Y),
-    "einsum sum": (lambda a: np.einsum("ij->j", a), X),
-    "cross": (np.cross, normal(4, 3), normal(4, 3, seed=1)),
-    "where": (lambda x, y: np.where(x > y, x * y, y), X, Y),
-    "clip": (lambda x: np.clip(x, -0.5, 0.5), X),
-    "clip by arrays": (np.clip, X, -P, P),
-    "clip below": (lambda x: np.clip(x, 0.1, None), X),
-    "reshape": (lambda x: x.reshape(2, 6) ** 2, X),
-    "reshape of a transpose": (lambda x: x.T.reshape(2, 6) ** 2, X),
-    "ravel": (lambda x: np.ravel(x) * np.arange(12), X),
-    "transpose": (lambda x: x.T * normal(4, 3), X),
-    "transpose of axes": (lambda x: x.transpose(2, 0, 1) ** 2, normal(2, 3, 4)),
-    "moveaxis": (lambda x: np.moveaxis(x, 0, -1)[1:] ** 2, normal(2, 3, 4)),
-    "swapaxes": (lambda x: np.swapaxes(x, 0, 1)[1] ** 2, normal(2, 3, 4)),
     "slice": (lambda x: x[1:, ::2] ** 2, X),
     "slice of a slice": (lambda x: x[:, 1:][1:, ::-1] ** 2, X),
     "slice of a transpose": (lambda x: x.T[1:3] ** 2, X),
@@ -187,57 +26,22 @@ PROGRAMS = {
     "element": (lambda x: x[1, 2] * x[0, 0], X),
     "rows": (lambda x: sum(row * i for i, row in enumerate(x)), X),
     "newaxis": (lambda x: x[:, None, :] * x[None], X),
-    "broadcast_to": (lambda x: np.broadcast_to(x, (2, 3, 4)) ** 2, X),
-    "broadcast and slice": (lambda x: np.broadcast_to(x, (2, 3, 4))[1, 1:] ** 2, X),
-    "diagonal": (lambda x: np.diagonal(x) ** 2, X),
-    "trace": (np.trace, normal(3, 3)),
-    "overlapping windows": (lambda x: np.lib.stride_tricks.sliding_window_view(x, 3, axis=0) ** 2, normal(6)),
     "integer index": (lambda x: x[np.array([0, 2, 0])] ** 2, X),
     "two integer indices": (lambda x: x[np.array([0, 2, 0]), np.array([1, 1, 1])] ** 2, X),
     "list index": (lambda x: x[[0, 0, 1]] ** 2, X),
-    "take": (lambda x: np.take(x, [3, 0, 3], axis=1) ** 2, X),
-    "take_along_axis": (lambda x: np.take_along_axis(x, np.argsort(x, axis=0), axis=0) * Y, X),
     "argmax": (lambda x: x[np.argmax(x[:, 0])] ** 2, X),
-    "sort": (lambda x: np.sort(x, axis=0) * Y, X),
-    "roll": (lambda x: np.roll(x, 1, axis=0) * Y, X),
-    "flip": (lambda x: np.flip(x) * Y, X),
-    "repeat": (lambda x: np.repeat(x, 2, axis=0) ** 2, X),
-    "tile": (lambda x: np.tile(x, 2) ** 2, X),
-    "rot90": (lambda x: np.rot90(x) ** 2, X),
-    "pad": (lambda x: np.pad(x, 1) ** 2, X),
-    "pad by reflection": (lambda x: np.pad(x, ((1, 1), (0, 2)), mode="reflect") ** 2, X),
-    "tril": (lambda x: np.tril(x) ** 2, X),
-    "diff": (lambda x: np.diff(x) ** 2, X),
-    "concatenate": (lambda x, y: np.concatenate([x, y, x], axis=1) ** 2, X, Y),
-    "stack": (lambda x, y: np.stack([x, y], axis=1) ** 2, X, Y),
-    "hstack": (lambda x, y: np.hstack([x, y]) ** 2, X, Y),
-    "vstack": (lambda x, y: np.vstack([x, y]) ** 2, normal(3), normal(3)),
-    "split": (lambda x: np.split(x, 2, axis=1)[1] ** 2, X),
-    "copy": (lambda x: x.copy() * np.copy(x), X),
-    "flatten": (lambda x: x.flatten() ** 2, X),
-    "nan_to_num": (lambda x: np.nan_to_num(x) ** 2, X),
-    "sinc": (np.sinc, X),
-    "inv": (np.linalg.inv, normal(3, 3) + 3 * np.eye(3)),
-    "solve": (np.linalg.solve, normal(3, 3) + 3 * np.eye(3), normal(3, 2)),
-    "solve a vector": (np.linalg.solve, normal(3, 3) + 3 * np.eye(3), normal(3)),
-    "det": (np.linalg.det, normal(3, 3) + 3 * np.eye(3)),
-    "slogdet": (lambda x: np.linalg.slogdet(x)[1], normal(3, 3) + 3 * np.eye(3)),
-    "cholesky": (lambda x: np.linalg.cholesky(x @ x.T + 3 * np.eye(3)), normal(3, 3)),
-    "matrix_power": (lambda x: np.linalg.matrix_power(x, 3), normal(2, 2)),
+    "matmul with itself": (lambda x: x @ x.T, X),
     "power of a number": (lambda x: x**3 + 2.0**x + x**-1, P),
     "powers with shortcuts": (lambda x: x**2 + x**0.5 + x**-1, P),
+    "operators": (lambda x, y: -x + y - x * y / 2 + abs(x) + x // y + x % y, X, P),
     "scalars": (lambda x: x[0] * x[1] / x[2] + x[0] ** 2, P[0]),
-    "copysign": (lambda x: np.copysign(x, Y), X),
-    "modf": (lambda x: np.modf(x)[0] ** 2, X),
-    "divmod": (lambda x: np.divmod(x, 0.3)[1] ** 2, X),
+    "sum to float64": (lambda x: np.sum(x.astype(np.float32), dtype=np.float64), X),
     "casts": (lambda x: x.astype(np.float32).astype(np.float64) * 2.0, np.float32(X).astype(float)),
-    "interp": (lambda x, fp: np.interp(x, np.arange(4.0), fp), P, normal(4)),
     "softmax": (nn.softmax, X),
     "log_softmax": (lambda x: nn.log_softmax(x, axis=0), X),
     **{name: (getattr(nn, name), X) for name in (
         "relu", "leaky_relu", "elu", "selu", "softplus", "sigmoid", "silu", "gelu", "tanh")},
 }  # fmt: skip
-FIRST_ORDER = {"sum to float64", "casts", "interp", "inv", "cholesky"}
 COARSE = {"sum to float64", "casts"}
 
 
@@ -249,28 +53,7 @@ def test_the_gradient_is_that_of_central_differences(name):
         assert_allclose(given, trace_once(Gradient(weighted(fn), 0, False, False, False), (args[0],)))
         assert_allclose(given, differences(weighted(fn), args[0], 1e-2), rtol=1e-4, atol=1e-4)
     else:
-        check(fn, *args, order=1 if name in FIRST_ORDER else 2)
-
-
-COMPLEX_PROGRAMS = {
-    "real and imag": (lambda z: z.real * z.imag, complex_normal(3)),
-    "np.real": (lambda z: np.real(z) ** 2, complex_normal(3)),
-    "angle": (np.angle, complex_normal(3)),
-    "matmul": (np.matmul, complex_normal(2, 3), complex_normal(3, 2)),
-    "vecdot": (np.vecdot, complex_normal(2, 3), complex_normal(2, 3, seed=4)),
-    "sum": (lambda z: np.sum(z * z, axis=0), complex_normal(2, 3)),
-    "prod": (lambda z: np.prod(z, axis=0), complex_normal(2, 3)),
-    "fft": (np.fft.fft, complex_normal(4)),
-    "ifft": (np.fft.ifft, complex_normal(4)),
-    "real times complex": (np.multiply, normal(3), complex_normal(3)),
-    "solve": (np.linalg.solve, complex_normal(2, 2) + 3 * np.eye(2), complex_normal(2)),
-    "norm": (lambda z: np.linalg.norm(z, axis=0), complex_normal(3, 2)),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", COMPLEX_PROGRAMS)
-def test_the_complex_gradient_is_that_of_central_differences(name):
-    check(*COMPLEX_PROGRAMS[name], order=1)
+        check(fn, *args)
 
 
 # --- generated programs ------------------------------------------------------------------------------------
@@ -700,6 +483,17 @@ def test_cotangents_and_tangents_of_another_form_are_refused():
         nf.jvp(np.sin, M1, M1)
 
 
-def test_what_has_no_rule_says_so():
-    with pytest.raises(TypeError, match="no derivative rule"):
-        nf.grad(lambda x: np.sum(np.linalg.svd(x)[1]))(X)
+@pytest.mark.parametrize(
+    "fn",
+    [
+        np.i0,
+        lambda x: np.cov(x, aweights=np.ones(4)),
+        lambda x: np.quantile(x, 0.5, method="nearest"),
+        lambda x: np.linalg.svd(x)[0],
+        lambda x: np.linalg.qr(x, mode="complete")[0],
+        lambda x: np.pad(x, 1, mode="mean"),
+    ],
+)
+def test_what_has_no_rule_says_so(fn):
+    with pytest.raises(TypeError, match="derivative rule"):
+        nf.grad(lambda x: np.sum(fn(x)))(X)

@@ -62,6 +62,7 @@ COVERED = {
     "basic index": lambda x: x[1:, None, ::-2],
     "integer index": lambda x: x[[0, 2, 2]],
     "element": lambda x: x[1, 2],
+    "round": lambda x: round(x[1, 2].real * 0.3, 1),
     "diagonal": lambda x: np.diagonal(x),
     "tril": lambda x: np.tril(x),
     "triu": lambda x: np.triu(x, 1),
@@ -188,6 +189,7 @@ UNTRACEABLE = {
     "swallowed": (swallow, "Python number", "astype"),
     "a size": (lambda x: np.zeros(int(x[0, 0])), "Python number", "static"),
 }
+UNTRACEABLE["round"] = (lambda x: round(x[0, 0]), "round", r"np\.round")
 UNTRACEABLE["a size"] = (lambda x: range(np.argmax(x)), "size", "static")
 
 
@@ -196,6 +198,14 @@ def test_what_cannot_be_traced_is_named_with_the_line_and_the_replacement(case):
     function, what, instead = UNTRACEABLE[case]
     with pytest.raises(TraceError, match=rf"(?s)({what}).*test_trace\.py, line \d+.*Write instead: .*{instead}"):
         nf.compile(function)(X)
+
+
+@pytest.mark.parametrize("file", ["<stdin>", "<string>", "<ipython-input-1-abc>"])
+def test_an_error_names_the_line_of_a_prompt_or_a_notebook(file):
+    names: dict = {}
+    exec(compile("def f(x):\n    return 1 if x[0, 0] > 0 else 0", file, "exec"), names)
+    with pytest.raises(TraceError, match=f"{file}, line 2, in f"):
+        nf.compile(names["f"])(X)
 
 
 def test_random_numbers_inside_are_found_by_running_twice():

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from nnflat.optim.rule import Descent, Rate, check_share
+from nnflat.optim.rule import Descent, Rate, check_share, rate_of
 
 
 def running(share: float, mean: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
@@ -60,10 +60,25 @@ class Adam(Descent):
         check_share("beta2", self.beta2)
 
     def direction(self, flat, grad, state, count):
+        ratio, scale, moments = self.ratio(grad, state, count)
+        return scale * ratio, moments
+
+    def move(self, flat, grad, state, count):
+        """Return what is taken off the vector, and the new moments; the scale is taken into the rate."""
+        ratio, scale, moments = self.ratio(grad, state, count)
+        return rate_of(self.lr, state, flat) * scale * ratio, moments
+
+    def ratio(self, grad, state, count):
+        """Return the mean over the root, and the number by which it is biased, as at the end of the paper's section 2.
+
+        So the corrections are numbers, and no passes over the vector.
+        """
         mean = running(self.beta1, state["mean"], grad)
         square = running(self.beta2, state["square"], np.square(grad))
-        root = np.sqrt(square) * (1 / np.sqrt(unbiased(self.beta2, count, flat.dtype))) + self.eps
-        return mean / (root * unbiased(self.beta1, count, flat.dtype)), {"mean": mean, "square": square}
+        bias = np.sqrt(1 - self.beta2**count)
+        ratio = mean / (np.sqrt(square) + (self.eps * bias).astype(grad.dtype))
+        scale = bias / (1 - self.beta1**count)
+        return ratio, scale.astype(grad.dtype), {"mean": mean, "square": square}
 
 
 @dataclass(frozen=True)

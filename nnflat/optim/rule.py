@@ -49,11 +49,17 @@ class Descent:
                   count: NDArray[Any]) -> tuple[NDArray[Any], State]:
         raise NotImplementedError
 
+    def move(self, flat: NDArray[Any], grad: NDArray[Any], state: State,
+             count: NDArray[Any]) -> tuple[NDArray[Any], State]:
+        """Return what is taken off the vector, and the new moments."""
+        direction, moments = self.direction(flat, grad, state, count)
+        return rate_of(self.lr, state, flat) * direction, moments
+
     def step(self, flat: NDArray[Any], grad: NDArray[Any], state: State, *, out: Step | None = None) -> Step:
         """Return the next vector and state: copies, or the arrays of `out`, which may name the inputs."""
         grad, count = like(grad, flat), following(state)
-        direction, moments = self.direction(flat, grad, state, count)
-        return deliver(flat - rate_of(self.lr, state, flat) * direction, {"step": count, **moments}, out)
+        move, moments = self.move(flat, grad, state, count)
+        return deliver(flat - move, {"step": count, **moments}, out)
 
 
 def check_share(name: str, value: float) -> None:
