@@ -37,10 +37,6 @@ class Commit:
         values = found.get("result") or [None] * prod(map(len, params))
         return dict(zip(product(*params), values, strict=True))
 
-    def value(self, benchmark: str, case: tuple[Any, ...]) -> float | None:
-        """Return one value, or None where it was not measured."""
-        return self.values(benchmark).get(tuple(map(repr, case)))
-
 
 @dataclass(frozen=True)
 class Figures:
@@ -61,7 +57,11 @@ class Figures:
         """Return the last value of a benchmark; of `peers`, the peer's least time by ours."""
         if benchmark == "peers":
             return self._peer(*case)
-        return self.commits[-1].value(benchmark, case) if self.commits else None
+        return self.values(benchmark).get(tuple(map(repr, case)))
+
+    def values(self, benchmark: str) -> dict[tuple[str, ...], float | None]:
+        """Return the values of a benchmark at the last commit at which it was run."""
+        return next(filter(None, (commit.values(benchmark) for commit in reversed(self.commits))), {})
 
     def _peer(self, case: str, peer: str) -> float | None:
         for result in self.peers["peers"]:

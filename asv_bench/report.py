@@ -85,7 +85,7 @@ def slopes(figures: Figures) -> str:
     parts = []
     for benchmark, label in SLOPES.items():
         series: dict[str, list[tuple[float, float]]] = {}
-        for (size, way), value in figures.commits[-1].values(benchmark).items() if figures.commits else ():
+        for (size, way), value in figures.values(benchmark).items():
             if value:
                 series.setdefault(way.strip("'"), []).append((float(size), value))
         parts.append(figure(f"time by {label}", lines(series, x_label=label, y_text=duration, logarithmic=True)))

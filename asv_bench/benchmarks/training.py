@@ -113,24 +113,26 @@ class Training(Timed, Compared, Counted):
 
 @cache
 def products() -> dict[str, Call]:
-    """Return the matmuls of a training step of 784-1024-10 at batch 128 alone, and the whole step."""
-    x, hidden, out = drawn(128, 784), drawn(128, 1024), drawn(128, 10)
-    first, second = drawn(784, 1024), drawn(1024, 10)
-
-    def matmuls() -> None:
-        x @ first
-        hidden @ second
-        hidden.T @ out
-        out @ second.T
-        x.T @ hidden
-
-    return {"matmuls": matmuls} | step("784-1024-10 batch 128")
+    """Return the five matmuls of a gradient of 784-1024-10 at batch 128, the gradient, and a whole step."""
+    model, x, y = problem(*CASES["784-1024-10 batch 128"])
+    flat, layout = nf.destructure(model)
+    slope = nf.value_and_grad(layout.lift(lambda model, x, y: nn.cross_entropy(model(x), y)))
+    out = np.zeros((), np.float32), np.empty_like(flat)
+    first, last = (layer.weight for layer in model.layers)
+    hidden, logits = x @ first, x @ first @ last
+    pairs = [(x, first), (hidden, last), (logits, last.T), (hidden.T, logits), (x.T, hidden)]
+    outs = [a @ b for a, b in pairs]
+    return {
+        "matmuls": lambda: [np.matmul(a, b, out=place) for (a, b), place in zip(pairs, outs, strict=True)],
+        "gradient": lambda: slope(flat, x, y, out=out),
+        "step": step("784-1024-10 batch 128")["nnflat"],
+    }
 
 
 class Products(Compared):
-    """A step of 784-1024-10 at batch 128 against its five matmuls alone."""
+    """The gradient and the step of 784-1024-10 at batch 128 against the five matmuls alone."""
 
-    params = (["matmuls", *WAYS],)
+    params = (["matmuls", "gradient", "step"],)
     param_names = ("way",)
 
     def calls(self) -> Mapping[str, Call]:
