@@ -15,7 +15,8 @@ PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 TEXT = """\
 # What it costs
 
-Written by `python asv_bench/document.py` from the figures of one run of commit {commit} on one machine:
+Written by `python asv_bench/document.py` from the kept figures of one machine; those of the suites are of the last
+commit at which each was run ({commits}):
 
 {machine}.
 
@@ -74,7 +75,7 @@ def page(figures: Figures) -> str:
     versions = {name: number for peer in figures.peers["peers"] for name, number in peer["versions"].items()}
     return TEXT.format(
         machine=", ".join(f"{name} {value}" for name, value in figures.peers["machine"].items()),
-        commit=figures.commits[-1].hash[:8] if figures.commits else "none",
+        commits=", ".join(commit.hash[:8] for commit in reversed(figures.commits)),
         met=verdicts.count("met"),
         missed=verdicts.count("**missed**"),
         measured=len(rows) - verdicts.count(""),

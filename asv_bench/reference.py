@@ -69,7 +69,7 @@ def suites(machine: str, checkout: Path, bench: str) -> None:
 
 
 def keep(path: Path, folder: Path) -> None:
-    """Keep one of asv's files, without where Python stands on this machine."""
+    """Keep one of asv's files, without where Python stands here, beside what is kept of the same commit already."""
     folder.mkdir(parents=True, exist_ok=True)
     held = json.loads(path.read_text())
     if path.name == "machine.json":
@@ -78,6 +78,8 @@ def keep(path: Path, folder: Path) -> None:
         held |= {"env_name": f"python{PYTHON}", "python": PYTHON}
         held["params"] |= {"python": PYTHON, "os": platform.system()}
         name = f"{held['commit_hash'][:8]}-python{PYTHON}.json"
+        if (folder / name).exists():
+            held["results"] = json.loads((folder / name).read_text())["results"] | held["results"]
     (folder / name).write_text(json.dumps(held, separators=(",", ":")) + "\n")
 
 

@@ -18,8 +18,9 @@ from .models import chain
 
 @cache
 def sep_cma() -> dict[str, Call]:
-    """Return a generation of SepCMA, 10,000 elements, pop 64, and as many draws by NumPy."""
-    strategy = es.SepCMA(np.ones(10_000, np.float32), maximize=False, pop=64, sigma=0.1)
+    """Return a generation of SepCMA, 10,000 elements, and as many draws by NumPy; the population is the usual one."""
+    pop = 4 + int(3 * np.log(10_000))
+    strategy = es.SepCMA(np.ones(10_000, np.float32), maximize=False, pop=pop, sigma=0.1)
     population, rng = strategy.ask(), np.random.default_rng(0)
 
     def generation() -> None:
@@ -33,7 +34,7 @@ def sep_cma() -> dict[str, Call]:
 
 
 class SepCMA(Timed):
-    """Ask and tell of 10,000 elements, pop 64."""
+    """Ask and tell of 10,000 elements, pop 31."""
 
     params = (["normals", "generation"],)
     param_names = ("way",)
