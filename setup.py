@@ -66,7 +66,7 @@ def extension(name):
 setup(
     cmdclass={"build_ext": BuildExt},
     ext_modules=cythonize(
-        [extension(name) for name in ("_copy", "_loops", "_random", "_replay", "_walk")],
+        [extension(name) for name in ("_copy", "_loops", "_noise", "_random", "_replay", "_walk")],
         annotate=DEBUG,
         compiler_directives={
             "language_level": 3,

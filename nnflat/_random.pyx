@@ -20,9 +20,7 @@
     order in the declared width, each correctly rounded by the standard, never contracted (setup.py), with
     no call to libm's log or exp, whose last bits differ between systems. The table of (e) is made of the
     same operations at import (0.3 ms).
-(g) Signs. Value k is -1 if bit k % 32 of word k // 32 is set, and 1 if not: 32 values a word.
-(h) Sums over many keys draw a chunk of each after the other, so that the sum stays in the first-level cache.
-(i) Speed. Four blocks stand side by side in arrays of four, so that a plain C compiler turns a round into
+(g) Speed. Four blocks stand side by side in arrays of four, so that a plain C compiler turns a round into
     SIMD; words pass through a buffer that stays in the first-level cache. Large fills release the GIL.
 """
 
@@ -53,7 +51,6 @@ cdef enum:
     LANES = 4               # blocks made at a time
     GROUP = 16              # words in these
     CHUNK = 256             # words in the buffer of a fill
-    WINDOW = 4096           # elements of a sum of windows that are made at a time
     RELEASE = 4096          # words from which a fill releases the GIL
     OCTAVES = 32            # of p in float32, from 2**-33 up to 1/2
     SEGMENTS = 128          # in an octave
@@ -61,12 +58,6 @@ cdef enum:
 cdef enum Domain:
     DRAW = 0
     FOLD = 1
-
-ctypedef void (*draw_t)(uint64_t key, uint64_t start, void* out, Py_ssize_t n) noexcept nogil
-
-ctypedef fused real:
-    float
-    double
 
 cdef union Single:
     float value
@@ -320,106 +311,6 @@ cdef void normal64(const uint32_t* words, void* out, Py_ssize_t n) noexcept nogi
         values[i] = z.value
 
 
-# ---- signs, and sums over many keys ----
-
-cdef void normals32(uint64_t key, uint64_t start, void* out, Py_ssize_t n) noexcept nogil:
-    fill(normal32, 1, key, start, <char*>out, n)
-
-
-cdef void normals64(uint64_t key, uint64_t start, void* out, Py_ssize_t n) noexcept nogil:
-    fill(normal64, 2, key, start, <char*>out, n)
-
-
-cdef void write_signs(uint64_t key, uint64_t start, real* out, Py_ssize_t n) noexcept nogil:
-    cdef uint32_t[GROUP] words
-    cdef uint64_t group = start // (32 * GROUP)
-    cdef Py_ssize_t skip = start % (32 * GROUP), count, i
-    while n > 0:
-        philox(key, LANES * group, 0, DRAW, words)
-        count = n if n < 32 * GROUP - skip else 32 * GROUP - skip
-        for i in range(count):
-            out[i] = <real>(1 - 2 * <int32_t>(words[(skip + i) >> 5] >> ((skip + i) & 31) & 1))
-        out += count
-        n -= count
-        group += 1
-        skip = 0
-
-
-cdef void signs32(uint64_t key, uint64_t start, void* out, Py_ssize_t n) noexcept nogil:
-    write_signs(key, start, <float*>out, n)
-
-
-cdef void signs64(uint64_t key, uint64_t start, void* out, Py_ssize_t n) noexcept nogil:
-    write_signs(key, start, <double*>out, n)
-
-
-cdef void add_rows(
-    draw_t draw, const uint64_t* keys, const double* weights, const double* square_weights,
-    Py_ssize_t rows, real* total, real* squares, Py_ssize_t n
-) noexcept nogil:
-    """Add the draws by each key, times its weight, to `total`; and their squares to `squares`, if there is one."""
-    cdef real[CHUNK] drawn
-    cdef real weight
-    cdef Py_ssize_t first = 0, count, k, i
-    while first < n:
-        count = n - first if n - first < CHUNK else CHUNK
-        for k in range(rows):
-            draw(keys[k], first, drawn, count)
-            weight = <real>weights[k]
-            for i in range(count):
-                total[first + i] += weight * drawn[i]
-            if squares != NULL:
-                weight = <real>square_weights[k]
-                for i in range(count):
-                    squares[first + i] += weight * (drawn[i] * drawn[i])
-        first += count
-
-
-cdef void add_held(
-    const char* rows, Py_ssize_t stride, const double* weights, const double* square_weights,
-    Py_ssize_t count, real* total, real* squares, Py_ssize_t n
-) noexcept nogil:
-    """Do as `add_rows`, to the bit, with draws that are in memory."""
-    cdef const real* drawn
-    cdef real weight
-    cdef Py_ssize_t first = 0, size, k, i
-    while first < n:
-        size = n - first if n - first < CHUNK else CHUNK
-        for k in range(count):
-            drawn = <const real*>(rows + k * stride) + first
-            weight = <real>weights[k]
-            for i in range(size):
-                total[first + i] += weight * drawn[i]
-            if squares != NULL:
-                weight = <real>square_weights[k]
-                for i in range(size):
-                    squares[first + i] += weight * (drawn[i] * drawn[i])
-        first += size
-
-
-cdef void add_table(
-    const float* table, Py_ssize_t size, const int64_t* offsets, const double* weights,
-    Py_ssize_t count, real* total, Py_ssize_t n
-) noexcept nogil:
-    """Add windows of a table that wraps around, each times its weight, to `total`."""
-    cdef const float* window
-    cdef real weight
-    cdef Py_ssize_t first = 0, block, start, part, done, k, i
-    while first < n:
-        block = n - first if n - first < WINDOW else WINDOW
-        for k in range(count):
-            weight = <real>weights[k]
-            done = 0
-            while done < block:
-                start = (offsets[k] + first + done) % size
-                part = block - done if block - done < size - start else size - start
-                window = table + start
-                for i in range(part):
-                    total[first + done + i] += weight * window[i]
-                done += part
-        first += block
-
-
 # ---- checking ----
 
 cdef uint64_t checked_key(object key) except? 0:
@@ -478,80 +369,6 @@ cdef int run(
     return 0
 
 
-cdef int run_rows(draw_t narrow, draw_t wide, cnp.ndarray keys, cnp.ndarray out, str dtypes) except -1:
-    """Fill row k of `out`, whose rows are C-contiguous, with the draw by key k."""
-    cdef Py_ssize_t rows = out.shape[0], n = out.shape[1], stride = out.strides[0], k
-    cdef draw_t draw = narrow if checked_rows(keys, out, dtypes) == 1 else wide
-    cdef const uint64_t* key = <const uint64_t*>cnp.PyArray_DATA(keys)
-    cdef char* values = <char*>cnp.PyArray_DATA(out)
-    with nogil:
-        for k in range(rows):
-            draw(key[k], 0, values + k * stride, n)
-    return 0
-
-
-cdef int checked_rows(cnp.ndarray keys, cnp.ndarray out, str dtypes) except -1:
-    """Return the number of words that a value of `out` needs."""
-    if keys.dtype != UINT64 or keys.ndim != 1 or out.ndim != 2 or keys.shape[0] != out.shape[0]:
-        raise ValueError(f"one key a row is needed; got {(<object>keys).shape} keys for out {(<object>out).shape}")
-    if not cnp.PyArray_ISCARRAY_RO(keys):
-        raise ValueError("the keys need to be C-contiguous")
-    return 1 if out.shape[0] == 0 else checked_out(out[0], cnp.PyArray_ISFLOAT(out), dtypes)
-
-
-cdef int run_sum(
-    draw_t narrow, draw_t wide, cnp.ndarray keys, object weights, cnp.ndarray out,
-    object square_weights, cnp.ndarray squares, str dtypes
-) except -1:
-    cdef int width = checked_out(out, cnp.PyArray_ISFLOAT(out), dtypes)
-    cdef cnp.ndarray first = np.ascontiguousarray(weights, np.float64), second = first
-    cdef void* other = NULL
-    if squares is not None:
-        second = np.ascontiguousarray(square_weights, np.float64)
-        checked_out(squares, squares.dtype == out.dtype and squares.size == out.size, f"{out.dtype}, as many as out")
-        other = cnp.PyArray_DATA(squares)
-    if keys.dtype != UINT64 or not cnp.PyArray_ISCARRAY_RO(keys) or not keys.size == first.size == second.size:
-        raise ValueError(f"one key a weight is needed; got {keys.size} keys and {first.size}, {second.size} weights")
-    cdef const uint64_t* key = <const uint64_t*>cnp.PyArray_DATA(keys)
-    cdef const double* weight = <const double*>cnp.PyArray_DATA(first)
-    cdef const double* square_weight = <const double*>cnp.PyArray_DATA(second)
-    cdef void* total = cnp.PyArray_DATA(out)
-    cdef Py_ssize_t rows = keys.size, n = cnp.PyArray_SIZE(out)
-    with nogil:
-        if width == 1:
-            add_rows(narrow, key, weight, square_weight, rows, <float*>total, <float*>other, n)
-        else:
-            add_rows(wide, key, weight, square_weight, rows, <double*>total, <double*>other, n)
-    return 0
-
-
-cdef int run_held(
-    cnp.ndarray rows, object weights, cnp.ndarray out, object square_weights, cnp.ndarray squares
-) except -1:
-    cdef int width = checked_out(out, cnp.PyArray_ISFLOAT(out), "float32 or float64")
-    cdef cnp.ndarray first = np.ascontiguousarray(weights, np.float64), second = first
-    cdef void* other = NULL
-    if squares is not None:
-        second = np.ascontiguousarray(square_weights, np.float64)
-        checked_out(squares, squares.dtype == out.dtype and squares.size == out.size, f"{out.dtype}, as many as out")
-        other = cnp.PyArray_DATA(squares)
-    if rows.dtype != out.dtype or not cnp.PyArray_ISCARRAY_RO(rows) or rows.ndim != 2 or rows.shape[1] != out.size:
-        raise ValueError(f"contiguous rows of {out.size} {out.dtype} needed; got {rows.dtype} {(<object>rows).shape}")
-    if not rows.shape[0] == first.size == second.size:
-        raise ValueError(f"one weight a row is needed; got {rows.shape[0]} rows, {first.size}, {second.size} weights")
-    cdef const double* weight = <const double*>cnp.PyArray_DATA(first)
-    cdef const double* square_weight = <const double*>cnp.PyArray_DATA(second)
-    cdef const char* values = <const char*>cnp.PyArray_DATA(rows)
-    cdef void* total = cnp.PyArray_DATA(out)
-    cdef Py_ssize_t count = rows.shape[0], n = rows.shape[1], stride = rows.strides[0]
-    with nogil:
-        if width == 1:
-            add_held(values, stride, weight, square_weight, count, <float*>total, <float*>other, n)
-        else:
-            add_held(values, stride, weight, square_weight, count, <double*>total, <double*>other, n)
-    return 0
-
-
 cdef object as_keys(object keys):
     if not isinstance(keys, np.ndarray):
         return np.array(checked_key(keys), UINT64)
@@ -595,59 +412,6 @@ def fill_uniform(key, start, cnp.ndarray out not None):
 def fill_normal(key, start, cnp.ndarray out not None):
     """Write values `start`, `start` + 1, ... of the normals of `key` into `out` (float32 or float64)."""
     run(normal32, normal64, key, start, out, cnp.PyArray_ISFLOAT(out), "float32 or float64")
-
-
-def fill_normal_rows(cnp.ndarray keys not None, cnp.ndarray out not None):
-    """Write the normals of key k into row k of `out`: what `fill_normal` writes, row by row."""
-    run_rows(normals32, normals64, keys, out, "float32 or float64")
-
-
-def fill_sign_rows(cnp.ndarray keys not None, cnp.ndarray out not None):
-    """Write the signs (-1 or 1) of key k into row k of `out`."""
-    run_rows(signs32, signs64, keys, out, "float32 or float64")
-
-
-def add_normals(
-    cnp.ndarray keys not None, weights, cnp.ndarray out not None, square_weights=None, cnp.ndarray squares=None
-):
-    """Add the normals of each key, times its weight, to `out`; their squares, times another, to `squares`."""
-    run_sum(normals32, normals64, keys, weights, out, square_weights, squares, "float32 or float64")
-
-
-def add_signs(
-    cnp.ndarray keys not None, weights, cnp.ndarray out not None, square_weights=None, cnp.ndarray squares=None
-):
-    """Add the signs of each key, times its weight, to `out`; their squares, times another, to `squares`."""
-    run_sum(signs32, signs64, keys, weights, out, square_weights, squares, "float32 or float64")
-
-
-def add_windows(cnp.ndarray table not None, cnp.ndarray offsets not None, weights, cnp.ndarray out not None):
-    """Add windows of a float32 table, which begin at the offsets and wrap around, times weights, to `out`."""
-    cdef int width = checked_out(out, cnp.PyArray_ISFLOAT(out), "float32 or float64")
-    cdef cnp.ndarray each = np.ascontiguousarray(weights, np.float64)
-    if table.dtype != np.float32 or not cnp.PyArray_ISCARRAY_RO(table) or table.size == 0:
-        raise ValueError(f"a contiguous table of float32 is needed; got {table.dtype} of size {table.size}")
-    if offsets.dtype != np.int64 or not cnp.PyArray_ISCARRAY_RO(offsets) or offsets.size != each.size:
-        raise ValueError(f"one int64 offset a weight needed; got {offsets.size} {offsets.dtype}, {each.size} weights")
-    if offsets.size and (offsets.min() < 0 or offsets.max() >= table.size):
-        raise ValueError(f"offsets need to be within the table of {table.size}")
-    cdef const float* values = <const float*>cnp.PyArray_DATA(table)
-    cdef const int64_t* offset = <const int64_t*>cnp.PyArray_DATA(offsets)
-    cdef const double* weight = <const double*>cnp.PyArray_DATA(each)
-    cdef Py_ssize_t size = table.size, count = each.size, n = out.size
-    cdef void* total = cnp.PyArray_DATA(out)
-    with nogil:
-        if width == 1:
-            add_table(values, size, offset, weight, count, <float*>total, n)
-        else:
-            add_table(values, size, offset, weight, count, <double*>total, n)
-
-
-def add_held_rows(
-    cnp.ndarray rows not None, weights, cnp.ndarray out not None, square_weights=None, cnp.ndarray squares=None
-):
-    """Add each row, times its weight, to `out`: what `add_normals` or `add_signs` adds, had it drawn the rows."""
-    run_held(rows, weights, out, square_weights, squares)
 
 
 def fold_range(key, start, Py_ssize_t count):

@@ -102,7 +102,7 @@ class Tracer:
     def __round__(self, digits: int | None = None) -> Any:
         if digits is None or isinstance(self.value, np.ndarray):
             raise current().fail("round() of a traced value", "np.round(x)")
-        return np.round(self, digits)
+        return current().call(round, (self, digits), {})
 
     def __index__(self) -> int:
         raise current().fail("a traced value as an index or a size",

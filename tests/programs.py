@@ -24,7 +24,7 @@ UFUNCS = sorted({value for value in vars(np).values() if isinstance(value, np.uf
                  and any("O" not in types and "M" not in types and "m" not in types for types in value.types)},
                 key=lambda ufunc: ufunc.__name__)
 UNARY = [ufunc for ufunc in UFUNCS if ufunc.nin == 1]
-BINARY = [ufunc for ufunc in UFUNCS if ufunc.nin == 2]
+BINARY = [ufunc for ufunc in UFUNCS if ufunc.nin == 2 and ufunc is not np.copysign]      # it shows the sign of a NaN
 COMMON = [np.add, np.subtract, np.multiply, np.maximum, np.minimum, np.divide]
 OPERATORS = [operator.add, operator.sub, operator.mul, operator.truediv, operator.pow, operator.lt, operator.ge,
              operator.eq, operator.floordiv, operator.mod, operator.and_, operator.or_]

@@ -97,3 +97,14 @@ def test_the_bars_are_measured_for_every_model(monkeypatch, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len(bars.MODELS) + 1
     assert all(line.count("1.00 (") >= 1 for line in lines)
+
+
+def test_the_bars_of_evolution_are_measured(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(SUITE)
+    bars = importlib.import_module("bars_evolution")
+    monkeypatch.setattr(bars, "ROUNDS", 6)
+    monkeypatch.setattr(bars, "once", lambda call: (call(), 1e-3)[1])
+    bars.separable()
+    bars.processes(1_000)
+    bars.native(64, learning=2)
+    assert len(capsys.readouterr().out.splitlines()) == 6

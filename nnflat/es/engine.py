@@ -7,8 +7,10 @@ E3  Work that is lost (a worker died, an answer is of another version or too lat
     most `ATTEMPTS` times, by a new pool where the old one broke. What a fitness raises is raised here.
 """
 
+import pickle
 import secrets
 import warnings
+from collections.abc import Callable
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor, as_completed
 from concurrent.futures import ProcessPoolExecutor as Processes
 from concurrent.futures.process import BrokenProcessPool
@@ -22,7 +24,7 @@ from numpy.typing import NDArray
 from nnflat.es.block import Block
 from nnflat.es.checks import checked_chunk
 from nnflat.es.evaluators import Evaluator
-from nnflat.es.work import Answer, Order, Report, Sent, fingerprint, measure, work
+from nnflat.es.work import Answer, Order, Packed, Report, Sent, Task, fingerprint, measure, work
 
 __all__ = ["CHUNK", "Engine", "evaluate"]
 
@@ -130,11 +132,16 @@ class Engine:
 
     def _orders(self, strategy: Any, evaluator: Evaluator, shares: list[range]) -> list[Order]:
         self._version += 1
-        threads = isinstance(self._executor, ThreadPoolExecutor)
-        sampler = replace(strategy.sampler, arrays={}, held=None)
-        state = evaluator.state() if hasattr(evaluator, "state") and not threads else None
         ids = self._run, strategy.generation, self._version
-        return [Order(*ids, members, strategy.key, sampler, evaluator, state) for members in shares]
+        task = self._packed(Task(strategy.key, replace(strategy.sampler, arrays={}, held=None), evaluator, None))
+        return [Order(*ids, members, task) for members in shares]
+
+    def _packed(self, task: Task) -> Task | Packed:
+        """Return the task as it is for threads, with the evaluator's state and pickled for all others."""
+        if isinstance(self._executor, ThreadPoolExecutor):
+            return task
+        state = task.evaluator.state() if hasattr(task.evaluator, "state") else None
+        return Packed(_dumps_of(self._executor)(replace(task, state=state)))
 
     def _sent(self, arrays: dict[str, NDArray[Any]], *, by_value: bool) -> Any:
         """Return what a worker finds the arrays by: themselves, a place in memory, a future of Dask's."""
@@ -213,6 +220,15 @@ class Engine:
             warnings.warn(
                 f"a worker's build differs, so that bits may: here {fingerprint()}; there {others.pop()}", stacklevel=5
             )
+
+
+def _dumps_of(executor: Any) -> Callable[[object], bytes]:
+    """Return how the executor's workers are sent functions: loky and Dask take those of a notebook, too."""
+    if type(executor).__module__.partition(".")[0] in ("loky", "distributed"):
+        import cloudpickle
+
+        return cloudpickle.dumps
+    return pickle.dumps
 
 
 def _kill(pool: Any) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nnflat._random import add_normals, add_signs, fill_normal_rows, fill_sign_rows, fold_range
+from nnflat._noise import add_normals, add_signs, fill_normal_rows, fill_sign_rows
+from nnflat._random import fold_range
 from nnflat.random import fold
 
 __all__ = ["Gaussian", "Noise", "Rademacher", "drawn_dtype"]
@@ -30,6 +31,10 @@ class Noise:
         for k, row in enumerate(out, start=first):
             self.fill(key, generation, k, row)
         return out
+
+    def read(self, key: np.uint64, generation: int, first: int, out: NDArray[Any]) -> NDArray[Any]:
+        """Return directions `first`, `first` + 1, ... as rows: in `out`, or where they are in memory already."""
+        return self.rows(key, generation, first, out)
 
     def combine(
         self, key: np.uint64, generation: int, weights: NDArray[Any], out: NDArray[Any]

@@ -102,25 +102,16 @@ def to_actions(space: Any, outputs: NDArray[Any]) -> NDArray[Any]:
     where both bounds are finite; elsewhere the output itself, clipped.
     """
     if type(space).__name__ == "Discrete":
-        return space.start + _largest(outputs)
+        return space.start + np.argmax(outputs, axis=1)
     if type(space).__name__ == "MultiDiscrete":
         groups = np.split(outputs, np.cumsum(space.nvec)[:-1], axis=1)
-        largest = np.stack([_largest(group) for group in groups], axis=1)
+        largest = np.stack([group.argmax(axis=1) for group in groups], axis=1)
         return (space.start + largest).astype(space.dtype, copy=False)
     raw = outputs.reshape(-1, *space.shape).astype(space.dtype, copy=False)
     bounded = np.isfinite(space.low) & np.isfinite(space.high)
     low, high = np.where(bounded, space.low, -1), np.where(bounded, space.high, 1)
     squashed = low + (np.tanh(raw) + 1) * ((high - low) / 2)
     return np.clip(np.where(bounded, squashed, raw), space.low, space.high).astype(space.dtype, copy=False)
-
-
-def _largest(outputs: NDArray[Any]) -> NDArray[np.int64]:
-    """Return which output of each row is the largest, the first of equals: by few comparisons, native on a tape."""
-    place, best = np.zeros(len(outputs), np.int64), outputs[:, 0]
-    for k in range(1, outputs.shape[1]):
-        better = outputs[:, k] > best
-        place, best = np.where(better, k, place), np.where(better, outputs[:, k], best)
-    return place
 
 
 def population_forward(model: Any, layout: Layout) -> Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from nnflat._noise import write_pairs
 from nnflat.es.noise import Noise
 
 __all__ = ["Sampler"]
@@ -92,18 +93,26 @@ class Sampler:
         return self.arrays["theta"]
 
     def _write_pairs(self, first: int, out: NDArray[Any]) -> None:
-        noise = out[0::2]
-        if self.held is None:
-            self.noise.rows(self.key, self.generation, first, noise)
-        else:
-            np.copyto(noise, self.held[first : first + len(noise)])
+        """Write the candidates of directions `first`, `first` + 1, ... into pairs of rows."""
+        theta, sigma, noise = self.arrays["theta"], self._sigma, self._standard(first, out[0::2])
         if type(self).stretch is not Sampler.stretch:
+            np.copyto(out[0::2], noise)
+            noise = out[0::2]
             for row in noise:
                 self.stretch(row)
-        np.multiply(noise, self._sigma, out=noise)
-        np.subtract(self.arrays["theta"], noise, out=out[1::2])
-        np.add(self.arrays["theta"], noise, out=noise)
+        if isinstance(sigma, float) and theta.dtype != np.float16:
+            write_pairs(noise, theta, sigma, out)
+        else:
+            np.multiply(noise, sigma, out=out[0::2])
+            np.subtract(theta, out[0::2], out=out[1::2])
+            np.add(theta, out[0::2], out=out[0::2])
         self._clip(out)
+
+    def _standard(self, first: int, out: NDArray[Any]) -> NDArray[Any]:
+        """Return the noise of directions `first`, `first` + 1, ...: in `out`, or where it is in memory already."""
+        if self.held is not None:
+            return self.held[first : first + len(out)]
+        return self.noise.read(self.key, self.generation, first, out)
 
     @property
     def _sigma(self) -> Any:

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nnflat._random import add_held_rows
+from nnflat._noise import add_held_rows
+from nnflat.compile import compile
+from nnflat.context import TraceError
 from nnflat.es.checks import (
     check_state,
     checked_bounds,
@@ -117,6 +119,7 @@ class Strategy:
         self.decay = decay
         self.optimizer = self.default_optimizer if optimizer is None else checked_optimizer(optimizer, self)
         self._moments = self.optimizer.init(self._theta) if self.follows_gradient else {}
+        self._step: Any = compile(self.optimizer.step)
 
     def __repr__(self) -> str:
         return (
@@ -336,7 +339,16 @@ class Strategy:
         if self._sigma.ndim:
             gradient[self._sigma == 0] = 0
         np.negative(gradient, out=gradient)
-        self.optimizer.step(self._theta, gradient, self._moments, out=(self._theta, self._moments))
+        self._step_in_place(gradient)
+
+    def _step_in_place(self, gradient: NDArray[Any]) -> None:
+        """Take the optimizer's step, compiled where a tape can record it: the same bits, without temporaries."""
+        result = self._theta, self._moments
+        try:
+            self._step(self._theta, gradient, self._moments, out=result)
+        except TraceError:
+            self._step = self.optimizer.step
+            self._step(self._theta, gradient, self._moments, out=result)
 
     def _pull(self) -> None:
         """Decay where no gradient carries it."""

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nnflat._random import add_windows, fold_range
+from nnflat._noise import add_windows
+from nnflat._random import fold_range
 from nnflat.es.noise import Noise, drawn_dtype
 from nnflat.random import fold, normal
 
@@ -50,6 +51,14 @@ class Table(Noise):
         out[: head.size] = head
         out[head.size :] = table[: out.size - head.size]
         return out
+
+    def read(self, key: np.uint64, generation: int, first: int, out: NDArray[Any]) -> NDArray[Any]:
+        """Return directions as rows: a single one that does not wrap around is a view of the table."""
+        if len(out) == 1 and out.dtype == np.float32:
+            table, (offset,) = self._of(out[0]), self._offsets(key, generation, first, 1).tolist()
+            if offset + out.size <= self.size:
+                return table[None, offset : offset + out.size]
+        return self.rows(key, generation, first, out)
 
     def combine(
         self, key: np.uint64, generation: int, weights: NDArray[Any], out: NDArray[Any]

@@ -4,11 +4,12 @@ An order names the run, the generation and the version of the arrays; the answer
 that is late, cached or read from older arrays can be taken for the work of this generation.
 """
 
+import pickle
 import platform
 from collections import OrderedDict
 from dataclasses import dataclass, replace
-from functools import cache
-from typing import Any
+from functools import cache, lru_cache
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,23 +18,45 @@ from nnflat.es.block import Place
 from nnflat.es.evaluators import Each, Evaluator
 from nnflat.es.sampler import Sampler
 
-__all__ = ["Answer", "Order", "Sent", "fingerprint", "measure", "work"]
+__all__ = ["Answer", "Order", "Packed", "Sent", "Task", "fingerprint", "measure", "work"]
 
 Report = dict[str, NDArray[Any]] | None
 
 
 @dataclass(frozen=True)
+class Task:
+    """What all orders of a generation have in common. The strategy itself is never sent."""
+
+    key: np.uint64
+    sampler: Sampler  # without its arrays
+    evaluator: Evaluator
+    state: dict[str, NDArray[Any]] | None  # of the evaluator, where it has one
+
+    def open(self) -> Self:
+        """Return the task."""
+        return self
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A task that is pickled once for all its orders, and unpickled once a worker."""
+
+    data: bytes
+
+    def open(self) -> Task:
+        """Return the task."""
+        return _opened(self.data)
+
+
+@dataclass(frozen=True)
 class Order:
-    """A share of the work of a generation. The strategy itself is never sent."""
+    """A share of the work of a generation."""
 
     run: str
     generation: int
     version: int
     members: range
-    key: np.uint64
-    sampler: Sampler  # without its arrays, where a block has them
-    evaluator: Evaluator
-    state: dict[str, NDArray[Any]] | None  # of the evaluator, where it has one
+    task: Task | Packed
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +98,9 @@ def work(order: Order, arrays: Sent | Place) -> Answer:
         return _answer(order, None, None)
     if version[0] != order.version:
         return _answer(order, None, None)
-    evaluator = _kept(order)
-    fitness, report = measure(replace(order.sampler, arrays=found), evaluator, order.members, order.key)
+    task = order.task.open()
+    evaluator = _kept(order.run, task)
+    fitness, report = measure(replace(task.sampler, arrays=found), evaluator, order.members, task.key)
     if version[0] != order.version:
         return _answer(order, None, None)
     return _answer(order, fitness, report)
@@ -128,12 +152,17 @@ def _answer(order: Order, fitness: NDArray[np.float64] | None, report: Report) -
 _EVALUATORS: OrderedDict[str, Any] = OrderedDict()
 
 
-def _kept(order: Order) -> Any:
+def _kept(run: str, task: Task) -> Any:
     """Return the evaluator; one that holds something (environments) is kept from order to order."""
-    if order.state is None:
-        return order.evaluator
-    evaluator = _EVALUATORS.setdefault(order.run, order.evaluator)
+    if task.state is None:
+        return task.evaluator
+    evaluator = _EVALUATORS.setdefault(run, task.evaluator)
     while len(_EVALUATORS) > 2:
         _EVALUATORS.popitem(last=False)[1].close()
-    evaluator.restore(order.state)
+    evaluator.restore(task.state)
     return evaluator
+
+
+@lru_cache(maxsize=2)
+def _opened(data: bytes) -> Task:
+    return pickle.loads(data)

@@ -16,7 +16,7 @@ import pytest
 from nnflat import destructure, es, nn
 from nnflat.es.block import Block
 from nnflat.es.engine import Engine
-from nnflat.es.work import Order, work
+from nnflat.es.work import Order, Task, work
 
 
 def ball(theta, key):
@@ -221,7 +221,7 @@ def test_a_population_is_never_in_memory():
 
 def order_for(strategy, version, fn=ball):
     sampler = replace(strategy.sampler, arrays={})
-    return Order("run", strategy.generation, version, range(4), strategy.key, sampler, es.Each(fn), None)
+    return Order("run", strategy.generation, version, range(4), Task(strategy.key, sampler, es.Each(fn), None))
 
 
 def test_no_worker_answers_by_arrays_of_another_version():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from nnflat import Layout, es
+from nnflat._noise import write_pairs
 from nnflat.random import fold, normal
 
 DTYPES = [np.float16, np.float32, np.float64]
@@ -159,3 +160,40 @@ def test_a_kind_of_noise_is_a_value(noise):
     assert again == noise
     assert hash(again) == hash(noise)
     np.testing.assert_array_equal(draw(again), draw(noise))
+
+
+@each_kind
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_reading_is_the_rows_wherever_they_are(noise, dtype):
+    for first, count in ((0, 1), (3, 1), (2, 4)):
+        rows = noise.rows(KEY, 1, first, np.empty((count, SIZE), dtype))
+        np.testing.assert_array_equal(noise.read(KEY, 1, first, np.empty((count, SIZE), dtype)), rows)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("in_place", [True, False])
+def test_pairs_round_as_numpy_does(dtype, in_place):
+    rng = np.random.default_rng(0)
+    noise, theta = rng.normal(size=(3, 700)).astype(dtype), rng.normal(size=700).astype(dtype)
+    out = np.empty((6, 700), dtype)
+    if in_place:
+        out[0::2] = noise
+    write_pairs(out[0::2] if in_place else noise, theta, 0.3, out)
+    np.testing.assert_array_equal(out[0::2], theta + 0.3 * noise)
+    np.testing.assert_array_equal(out[1::2], theta - 0.3 * noise)
+
+
+@pytest.mark.parametrize(
+    ("noise", "theta", "out", "error", "word"),
+    [
+        (np.zeros((2, 3)), np.zeros(3), np.zeros((4, 3), np.float32), TypeError, "float32 or float64"),
+        (np.zeros((2, 3), "f2"), np.zeros(3, "f2"), np.zeros((4, 3), "f2"), TypeError, "float32 or float64"),
+        (np.zeros((2, 3)), np.zeros(3), np.zeros((3, 3)), ValueError, "two rows"),
+        (np.zeros((2, 3)), np.zeros(4), np.zeros((4, 3)), ValueError, "two rows"),
+        (np.zeros((2, 6))[:, ::2], np.zeros(3), np.zeros((4, 3)), ValueError, "contiguous"),
+        (np.zeros((2, 3)), np.zeros(6)[::2], np.zeros((4, 3)), ValueError, "aligned"),
+    ],
+)
+def test_what_is_no_pair_is_refused(noise, theta, out, error, word):
+    with pytest.raises(error, match=word):
+        write_pairs(noise, theta, 0.1, out)

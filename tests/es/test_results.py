@@ -1,9 +1,10 @@
-"""What the strategies reach in environments: the means of 100 fresh episodes, over the seeds named."""
+"""What the strategies reach, over the seeds named: run by -m slow; `docs/evolution.md` has the table."""
 
 import numpy as np
 import pytest
 
-from nnflat import destructure, es, optim
+from nnflat import destructure, es, nn, optim
+from nnflat.es import defaults
 
 pytest.importorskip("gymnasium")
 pytestmark = pytest.mark.slow
@@ -14,22 +15,44 @@ def policy(env_id, hidden, seed):
     return model, *destructure(model)
 
 
-def result(strategy, gym, generations):
-    run = es.run(strategy, gym, generations=generations, chunk=64, progress=False)
+def result(strategy, gym, generations, **options):
+    run = es.run(strategy, gym, generations=generations, progress=False, **({"chunk": 64} | options))
     gym.close()
-    return run.fitness
+    return run
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("chunk", [16, 64])
+@pytest.mark.parametrize("seed", range(8))
+def test_cartpole_is_solved_within_forty_generations_at_every_chunk(seed, chunk):
+    model, theta, layout = policy("CartPole-v1", defaults.HIDDEN, seed)
+    strategy = es.OpenAIES(theta, maximize=True, pop=defaults.POP, sigma=defaults.SIGMA, seed=seed)
+    run = result(strategy, es.Gym("CartPole-v1", model, layout), 40, stop=[es.Solved(475)], chunk=chunk)
+    assert run.stopped_by == "Solved"
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_pendulum_swung_up_natively_does_so_in_gymnasium(seed):
+    rng = np.random.default_rng(seed)
+    model = nn.Chain(nn.Dense(3, 16, "tanh", rng=rng), nn.Dense(16, 1, rng=rng))
+    model.layers[1].weight[...] *= 0.1
+    theta, layout = destructure(model)
+    strategy = es.OpenAIES(theta, maximize=True, pop=64, sigma=0.2, optimizer=optim.Adam(0.1), seed=seed)
+    run = result(strategy, es.Native(es.Pendulum(), model, layout, episodes=8), 150)
+    gym = es.Gym("Pendulum-v1", model, layout)
+    assert gym.evaluate(run.theta, 100, np.uint64(7)).mean() > -200
+    gym.close()
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
 def test_mountain_car_continuous_reaches_90_with_a_linear_policy(seed):
     model, theta, layout = policy("MountainCarContinuous-v0", (), seed)
     strategy = es.SNES(0 * theta, maximize=True, pop=24, sigma=2.0, seed=seed)
     gym = es.Gym("MountainCarContinuous-v0", model, layout, normalize=True)
-    assert result(strategy, gym, 12) >= 90
+    assert result(strategy, gym, 12).fitness >= 90
 
 
-@pytest.mark.parametrize("seed", [0])
+@pytest.mark.parametrize("seed", [0, 1, 2])
 def test_acrobot_reaches_minus_90(seed):
     model, theta, layout = policy("Acrobot-v1", (16,), seed)
     strategy = es.OpenAIES(theta, maximize=True, pop=32, sigma=0.2, optimizer=optim.Adam(0.1), seed=seed)
-    assert result(strategy, es.Gym("Acrobot-v1", model, layout), 25) >= -90
+    assert result(strategy, es.Gym("Acrobot-v1", model, layout), 25).fitness >= -90

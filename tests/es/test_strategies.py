@@ -332,3 +332,27 @@ def test_the_natural_gradients_of_crfmnes_vanish_in_expectation():
     sums = np.square(y).mean(axis=0), (along[:, None] * y).mean(axis=0), np.square(along).mean(), 1.0
     for gradient in _gradients(*sums, direction):
         np.testing.assert_allclose(gradient, 0, atol=0.02)
+
+
+class Halving:
+    """A rule that no tape can record: it branches on what it sees."""
+
+    def init(self, flat):
+        return {"rate": np.ones(())}
+
+    def step(self, flat, grad, state, *, out=None):
+        rate = state["rate"] if float(np.sum(grad)) > 0 else state["rate"] / 2
+        results = flat - rate * grad, {"rate": np.array(rate)}
+        if out is None:
+            return results
+        np.copyto(out[0], results[0])
+        np.copyto(out[1]["rate"], results[1]["rate"])
+        return out
+
+
+@pytest.mark.parametrize("rule", [Halving(), optim.Adam(optim.cosine(0.1, steps=5)), optim.ClipUp(0.1, 0.2)], ids=repr)
+def test_the_step_is_that_of_the_plain_rule_to_the_bit(rule):
+    stepped = advance(make(es.OpenAIES, optimizer=rule), 6)
+    plain = make(es.OpenAIES, optimizer=rule)
+    plain._step = rule.step
+    same_state(advance(plain, 6).state(), stepped.state())
