@@ -416,6 +416,12 @@ def test_the_hessian_of_what_is_linear_is_zero():
     assert_array_equal(nf.grad(lambda x: np.sum(nf.grad(lambda x: 3 * np.sum(x))(x)))(M1), np.zeros(3))
 
 
+def test_a_second_derivative_goes_through_a_captured_index_where_the_cotangent_is_constant():
+    rows = np.array([2, 0, 2])
+    slope = nf.grad(lambda x: np.sum(np.take(x, rows, axis=0) ** 2))
+    assert_array_equal(nf.grad(lambda x: np.sum(slope(x)))(X)[:, 0], [2, 0, 4])
+
+
 def test_a_third_derivative_is_right():
     assert_allclose(nf.grad(nf.grad(nf.grad(lambda x: x**5)))(2.0), 240)
 
