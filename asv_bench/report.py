@@ -121,8 +121,8 @@ def report(figures: Figures) -> str:
 <h1>nnflat: what it costs</h1>
 <p>One machine: {escape(machine)}. Times are of warm calls; ratios are of one process, whose calls take turns.</p>
 <h2>A tree and its flat vector</h2>
-<p>Allocations are the blocks of Python that a result holds, bytes the most that a call has allocated at a time. The last
-columns are the ratio to <code>np.copyto</code> of the same bytes.</p>
+<p>Allocations are the blocks of Python that a result holds, bytes the most that a call has allocated at a time. The
+last columns are the ratio to <code>np.copyto</code> of the same bytes.</p>
 {copies(figures)}
 <h2>Beside other libraries</h2>
 <p>The ratio is the peer's time by nnflat's, so below 1 is a loss. One thread each.</p>
