@@ -14,8 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nnflat._noise import add_held_rows
-from nnflat.compile import compile
-from nnflat.context import TraceError
 from nnflat.es.checks import (
     check_state,
     checked_bounds,
@@ -34,6 +32,7 @@ from nnflat.es.checks import (
 from nnflat.es.noise import Gaussian, Noise
 from nnflat.es.sampler import Sampler
 from nnflat.es.shaping import Shaping, centred_ranks
+from nnflat.es.stepper import Stepper
 from nnflat.optim import SGD, Rule
 from nnflat.random import fold
 
@@ -118,8 +117,8 @@ class Strategy:
         self.shaping = self.default_shaping if shaping is None else shaping
         self.decay = decay
         self.optimizer = self.default_optimizer if optimizer is None else checked_optimizer(optimizer, self)
-        self._moments = self.optimizer.init(self._theta) if self.follows_gradient else {}
-        self._step: Any = compile(self.optimizer.step)
+        self._stepper = Stepper(self.optimizer, self._theta)
+        self._moments = self._stepper.moments if self.follows_gradient else {}
 
     def __repr__(self) -> str:
         return (
@@ -339,16 +338,7 @@ class Strategy:
         if self._sigma.ndim:
             gradient[self._sigma == 0] = 0
         np.negative(gradient, out=gradient)
-        self._step_in_place(gradient)
-
-    def _step_in_place(self, gradient: NDArray[Any]) -> None:
-        """Take the optimizer's step, compiled where a tape can record it: the same bits, without temporaries."""
-        result = self._theta, self._moments
-        try:
-            self._step(self._theta, gradient, self._moments, out=result)
-        except TraceError:
-            self._step = self.optimizer.step
-            self._step(self._theta, gradient, self._moments, out=result)
+        self._stepper.step(self._theta, gradient)
 
     def _pull(self) -> None:
         """Decay where no gradient carries it."""

@@ -5,6 +5,7 @@ import pytest
 
 from nnflat import destructure, es, nn, optim
 from nnflat.es import defaults
+from nnflat.random import permutation
 
 pytest.importorskip("gymnasium")
 pytestmark = pytest.mark.slow
@@ -15,10 +16,8 @@ def policy(env_id, hidden, seed):
     return model, *destructure(model)
 
 
-def result(strategy, gym, generations, **options):
-    run = es.run(strategy, gym, generations=generations, progress=False, **({"chunk": 64} | options))
-    gym.close()
-    return run
+def result(strategy, evaluator, generations, **options):
+    return es.run(strategy, evaluator, generations=generations, progress=False, **({"chunk": 64} | options))
 
 
 @pytest.mark.parametrize("chunk", [16, 64])
@@ -56,3 +55,30 @@ def test_acrobot_reaches_minus_90(seed):
     model, theta, layout = policy("Acrobot-v1", (16,), seed)
     strategy = es.OpenAIES(theta, maximize=True, pop=32, sigma=0.2, optimizer=optim.Adam(0.1), seed=seed)
     assert result(strategy, es.Gym("Acrobot-v1", model, layout), 25).fitness >= -90
+
+
+def split_digits():
+    """Return features and labels of 1,437 digits to learn from and 360 to be judged by."""
+    load_digits = pytest.importorskip("sklearn.datasets").load_digits
+    x, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(x))
+    x, y = (x[order] / 16).astype(np.float32), y[order]
+    return (x[:1437], y[:1437]), (x[1437:], y[1437:])
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_digits_reach_98_percent_in_a_thousand_generations(seed):
+    (x, y), (fresh, labels) = split_digits()
+    rng = np.random.default_rng(seed)
+    model = nn.Chain(nn.Dense(64, 64, "tanh", rng=rng), nn.Dense(64, 10, rng=rng))
+    theta, layout = destructure(model)
+
+    def log_likelihood(forward, key):
+        rows = permutation(key, len(x))[:128]
+        return np.mean(nn.log_softmax(forward(x[rows]))[:, np.arange(128), y[rows]], axis=1)
+
+    optimizer = optim.Adam(optim.cosine(0.02, steps=1000))
+    noise = es.LowRank(layout)
+    strategy = es.OpenAIES(theta, maximize=True, pop=128, sigma=0.05, noise=noise, optimizer=optimizer, seed=seed)
+    found = result(strategy, es.Forward(model, layout, log_likelihood), 1000, chunk=128)
+    assert np.mean(layout.restructure(found.theta)(fresh).argmax(axis=1) == labels) >= 0.98
