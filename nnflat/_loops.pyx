@@ -96,10 +96,33 @@ cdef void copy_any(char** args, Sizes dims, Sizes strides, void* data) noexcept 
         memcpy(args[1] + i * strides[1], args[0] + i * strides[0], size)
 
 
-cdef void select_cells(char** args, Sizes dims, Sizes strides, Cell* data) noexcept nogil:
+cdef inline void select_rows(uint8_t* condition, Cell* yes, Cell* no, Cell* target, cnp.npy_intp n) noexcept nogil:
+    """Select without a branch, which the condition would mislead: compilers make vectors of it."""
     cdef cnp.npy_intp i
+    cdef Cell keep
+    for i in range(n):
+        keep = <Cell>0 - <Cell>(condition[i] != 0)
+        target[i] = (yes[i] & keep) | (no[i] & ~keep)
+
+
+cdef inline void select_or(uint8_t* condition, Cell* yes, Cell no, Cell* target, cnp.npy_intp n) noexcept nogil:
+    cdef cnp.npy_intp i
+    cdef Cell keep
+    for i in range(n):
+        keep = <Cell>0 - <Cell>(condition[i] != 0)
+        target[i] = (yes[i] & keep) | (no & ~keep)
+
+
+cdef void select_cells(char** args, Sizes dims, Sizes strides, Cell* data) noexcept nogil:
+    cdef cnp.npy_intp i, n = dims[0], size = sizeof(Cell)
     cdef Cell yes, no
-    for i in range(dims[0]):
+    if strides[0] == 1 and strides[1] == size and strides[3] == size and strides[2] == size:
+        select_rows(<uint8_t*>args[0], <Cell*>args[1], <Cell*>args[2], <Cell*>args[3], n)
+        return
+    if strides[0] == 1 and strides[1] == size and strides[3] == size and strides[2] == 0 and n:
+        select_or(<uint8_t*>args[0], <Cell*>args[1], (<Cell*>args[2])[0], <Cell*>args[3], n)
+        return
+    for i in range(n):
         yes = (<Cell*>(args[1] + i * strides[1]))[0]
         no = (<Cell*>(args[2] + i * strides[2]))[0]
         (<Cell*>(args[3] + i * strides[3]))[0] = yes if (args[0] + i * strides[0])[0] else no

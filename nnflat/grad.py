@@ -86,6 +86,8 @@ def checked_argnums(argnums: Any) -> Argnums:
     numbers = argnums if isinstance(argnums, tuple | list) else (argnums,)
     if not numbers or any(not isinstance(i, int) or i < 0 for i in numbers):
         raise ValueError(f"argnums needs to be a position, or a tuple of them, counted from 0; got {argnums!r}")
+    if len(set(numbers)) < len(numbers):
+        raise ValueError(f"argnums needs each position once; got {argnums!r}")
     return argnums if isinstance(argnums, int) else tuple(argnums)
 
 
@@ -399,13 +401,15 @@ class Jacobian:
         if len(inputs.variables) != 1 or not is_inexact(out):
             raise TypeError(f"a Jacobian needs a function of an array to an array of floats; it gave {kind(out)}")
         shape, (x,) = np.shape(value_of(out)), inputs.variables
+        if 0 in (*shape, *x.shape):
+            return np.zeros((*shape, *x.shape), x.dtype)
         basis = np.eye(int(np.prod(shape)), dtype=as_array(value_of(out)).dtype).reshape(-1, *shape)
         if pull_back([(out, basis[0])], inputs.variables)[0] is None:
             if first:
                 raise independent(self.argnum)
             return np.zeros((*shape, *x.shape), x.dtype)
         rows = vmap(lambda g: pull_back([(out, g)], inputs.variables)[0], 0).fn(basis)
-        return rows.reshape(*shape, *x.shape)
+        return rows.reshape((*shape, *x.shape))
 
 
 def hessian(fn: Callable[..., Any], argnums: int = 0) -> Program:

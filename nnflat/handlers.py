@@ -17,7 +17,7 @@ from nnflat.draws import DRAWS
 from nnflat.refusals import REFUSED
 from nnflat.tape import Window, view_window
 from nnflat.trace import Trace
-from nnflat.tracer import Tracer, as_array, is_traced, value_of
+from nnflat.tracer import Tracer, as_array, is_traced, kind_of, value_of
 
 Handler = Callable[..., Any]
 UNSET = np._NoValue
@@ -174,7 +174,7 @@ def clip(trace: Trace, a: Any, low: Any = None, high: Any = None, *, min: Any = 
          **kwargs: Any) -> Any:
     low = low if min is UNSET else min
     high = high if max is UNSET else max
-    if kwargs or type(value_of(a)) is float or as_array(value_of(a)).dtype.kind not in "fc":
+    if kwargs or kind_of(value_of(a)) == "number" or as_array(value_of(a)).dtype.kind not in "fc":
         return NotImplemented
     if low is None and high is None:
         return np.positive(a)

@@ -227,7 +227,8 @@ METHODS: dict[str, Handler] = {
     "astype": astype, "copy": copy, "reshape": reshaped("reshape"), "ravel": reshaped("ravel"),
     "dot": dot_method, "clip": clip_method, "round": round_method, "transpose": transpose,
     "conj": lambda x: np.conjugate(x), "conjugate": lambda x: np.conjugate(x),
-    **{name: called(name) for name in ("swapaxes", "squeeze", "diagonal", "argsort", "take", "searchsorted", "choose")},
+    **{name: called(name) for name in ("swapaxes", "squeeze", "diagonal", "argsort", "take", "searchsorted", "choose",
+                                       "trace")},
     **{name: moved(name) for name in ("repeat", "flatten")},
 }
 PROPERTIES: dict[str, Handler] = {

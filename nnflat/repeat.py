@@ -427,7 +427,7 @@ def like_kind(eager: Any, end: Tracer) -> Tracer:
     if isinstance(eager, np.ndarray):
         return end
     value = end.value[()] if isinstance(eager, np.generic) else end.value.item()
-    return Tracer(end.trace, value, end.window)
+    return Tracer(end.owner, value, end.window)
 
 
 def fill_unrolled(trace: Trace, outputs: Sequence[Tracer], unrolled: Sequence[Any]) -> None:
@@ -473,7 +473,7 @@ def like_value(end: Any, array: np.ndarray) -> Any:
 
 def captured_in(inner: Trace, results: Sequence[Any]) -> list[Tracer]:
     """Return the traced values from outside that the results of a row are made of."""
-    return captured(results, lambda x: x.trace is not inner, set())
+    return captured(results, lambda x: x.owner is not inner, set())
 
 
 def link_map(trace: Trace, call: Callable[[list[Any]], Any], walked: Sequence[tuple[Any, int]],

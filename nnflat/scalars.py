@@ -17,7 +17,7 @@ from nnflat.tracer import COMPARE, value_of
 INT64 = np.dtype(np.int64)
 WITH_REMAINDER = {np.floor_divide, np.remainder, np.divmod}
 CHECKED = {np.add, np.subtract, np.multiply, np.negative, np.absolute, np.power, np.left_shift, np.right_shift}
-COMPLEX = {np.multiply, np.divide, np.power, *COMPARE.values()}
+COMPLEX = {np.absolute, np.multiply, np.divide, np.power, *COMPARE.values()}
 NATIVE: dict[np.ufunc, str] = {np.add: "add", np.subtract: "subtract", np.multiply: "multiply"}
 
 
@@ -25,10 +25,13 @@ def own_arithmetic(ufunc: np.ufunc, inputs: Sequence[Any]) -> bool:
     """Whether these scalars are computed otherwise than by the loop.
 
     Integers warn when they overflow, divisions with a remainder and comparisons of complex numbers raise other flags,
-    complex64 rounds otherwise, and Python numbers are Python's.
+    complex64 rounds otherwise, and Python numbers are Python's. So is what a complex one makes of a float64, which is
+    a float of Python's, too.
     """
     values = [value_of(x) for x in inputs]
     if ufunc in WITH_REMAINDER or not any(isinstance(x, np.generic) for x in values):
+        return True
+    if type(values[0]) is complex and isinstance(values[-1], float):
         return True
     kinds = {x.dtype.kind for x in values if isinstance(x, np.generic)}
     return (ufunc in CHECKED and not kinds.isdisjoint("iu")) or (ufunc in COMPLEX and "c" in kinds)

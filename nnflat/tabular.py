@@ -17,6 +17,7 @@ import numpy as np
 from nnflat import nn, random
 
 BUNDLED = ("digits", "breast_cancer", "diabetes")
+SMOOTHING = 0.1             # of labels: without it a network goes on to be sure of what it knows, and learns noise
 MOST_CLASSES = 20           # integers of more values than that are a quantity, not labels
 
 
@@ -150,6 +151,12 @@ class Scaling:
         scale = x.std(axis=0)
         return cls(x.mean(axis=0), np.where(scale == 0, 1, scale).astype(x.dtype))
 
+    @classmethod
+    def together(cls, x: np.ndarray) -> Scaling:
+        """Scale columns of one unit, pixels say: one that hardly varies is not blown up to the size of the others."""
+        typical = np.sqrt(np.mean(x.var(axis=0)))
+        return cls(x.mean(axis=0), np.hypot(x.std(axis=0), typical if typical > 0 else 1).astype(x.dtype))
+
     def apply(self, x: np.ndarray) -> np.ndarray:
         return (x - self.shift) / self.scale
 
@@ -162,7 +169,7 @@ def make_model(table: Table, hidden: tuple[int, ...], rng: np.random.Generator) 
 
 
 def classification_loss(model: nn.Chain, x: np.ndarray, y: np.ndarray) -> Any:
-    return nn.cross_entropy(model(x), y)
+    return nn.cross_entropy(model(x), y, label_smoothing=SMOOTHING)
 
 
 def regression_loss(model: nn.Chain, x: np.ndarray, y: np.ndarray) -> Any:

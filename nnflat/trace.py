@@ -55,7 +55,7 @@ class Trace:
         return window
 
     def own(self, tracer: Tracer) -> Window:
-        if tracer.trace is self:
+        if tracer.owner is self:
             return tracer.window
         if self.parent is None:
             raise self.fail("a traced value outlived the call that made it",
@@ -240,11 +240,16 @@ class Trace:
         """Record a function that only moves elements: what it does to their numbers says where each goes."""
         value = function(x.value, *args, **kwargs)
         if type(value) is not np.ndarray or kind_of(x.value) == "number" or np.may_share_memory(
-                value, x.value) or value.size > 100_000:
+                value, x.value) or value.size > 100_000 or is_broadcast(as_array(x.value)):
             return self.call(function, (x, *args), kwargs)
         table = function(byte_offsets(x.value), *args, **kwargs)
         made = self.record("gather", function_name(function), [self.own(x), self.tape.constant(table)], value)
         return self.link("gather", made, (x,), function=function, args=args, kwargs=kwargs)
+
+
+def is_broadcast(array: np.ndarray) -> bool:
+    """Whether elements share a place: then no other array is laid out as this one is, for a function that looks."""
+    return any(stride == 0 and size > 1 for stride, size in zip(array.strides, array.shape, strict=True))
 
 
 def may_not_fit(x: Any, dtype: np.dtype) -> bool:

@@ -34,12 +34,12 @@ FROZEN = ("or, where the value is part of the program, name the argument in stat
 class Tracer:
     """A traced value: to NumPy and to `isinstance` what its eager value is."""
 
-    __slots__ = ("__weakref__", "node", "trace", "value", "window")
+    __slots__ = ("__weakref__", "node", "owner", "value", "window")
     __array_priority__ = 1000.0
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, trace: Any, value: Any, window: Window) -> None:
-        self.trace, self.value, self.window = trace, value, window
+    def __init__(self, owner: Any, value: Any, window: Window) -> None:
+        self.owner, self.value, self.window = owner, value, window
         self.node: Node | None = None
 
     @property  # type: ignore[misc]
@@ -102,7 +102,7 @@ class Tracer:
     def __round__(self, digits: int | None = None) -> Any:
         if digits is None or isinstance(self.value, np.ndarray):
             raise current().fail("round() of a traced value", "np.round(x)")
-        return np.round(self, digits)
+        return current().call(round, (self, digits), {})
 
     def __index__(self) -> int:
         raise current().fail("a traced value as an index or a size",

@@ -5,6 +5,7 @@ Invariants:
  F1  Where a run is (epoch, batch), its weights, the state of its rule and its seed decide all that follows, to the
      bit: not the chunks in which batches are run, nor whether it was interrupted and resumed.
  F2  A loss that is not finite ends the run with the last weights whose loss was.
+ F3  Where a run is changes in one assignment, wherever Ctrl-C comes: what is saved then goes on to the same bits.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import Any
 
 import numpy as np
 
 from nnflat import files, random
-from nnflat.compile import compile
+from nnflat.compile import CACHE, compile
 from nnflat.grad import value_and_grad
 from nnflat.layout import Layout, destructure
 from nnflat.optim.rule import Rule
@@ -32,6 +33,7 @@ __all__ = ["Epoch", "History", "fit"]
 
 CHUNK = 128                 # batches of one native run: what Ctrl-C may have to wait for
 SAVE_EVERY = 30.0           # seconds between two checkpoints inside an epoch
+MOST_KEPT = 32              # settings under which the traces of a loss are kept
 INTERVAL = 1.0              # seconds between two plain lines of progress
 
 
@@ -162,7 +164,7 @@ def fit(
         raise ValueError("the model has no parameters to train")
     steps = Steps(layout, loss, optimizer)
     try_loss(steps, flat, examples, batch_size, seed)
-    run = Run(flat, optimizer.init(flat), flat.copy())
+    run = Run(flat, optimizer.init(flat), flat)
     if resume and checkpoint is not None and os.path.exists(checkpoint):
         run = load_run(checkpoint, run, settings(examples, batch_size, seed))
     trainer = Trainer(steps, run, examples, held_out, batch_size, seed, checkpoint)
@@ -172,6 +174,7 @@ def fit(
         trainer.stopped_by = "interrupted"
         if checkpoint is not None:
             trainer.save()
+    run = trainer.run
     layout.restructure(run.best if run.best_epoch else run.flat, out=model)
     return History({name: np.array(column) for name, column in run.columns.items()}, run.best_epoch, trainer.stopped_by)
 
@@ -210,34 +213,72 @@ def try_loss(steps: Steps, flat: np.ndarray, columns: Sequence[np.ndarray], batc
 # --- steps -------------------------------------------------------------------------------------------------
 
 class Steps:
-    """The loss, and runs of steps, as compiled functions of a flat vector."""
+    """The loss, and runs of steps, as compiled functions of a flat vector. Their traces are kept with the loss."""
 
     def __init__(self, layout: Layout, loss: Callable[..., Any], optimizer: Rule) -> None:
         self.loss = loss
         self.draws = "key" in inspect.signature(loss).parameters
-        uniform = all(dtype == layout.dtype for dtype in layout.dtypes)
-        self.rebuild = layout.view if uniform else layout.restructure
-        self.evaluate = compile(lambda flat, keys, batch: self.of_flat(flat, keys, batch))
-        self.run = compile(lambda flat, state, keys, batches: self.descend(optimizer, flat, state, keys, batches))
+        of_flat = FlatLoss(loss, layout, self.draws)
+        self.rebuild = of_flat.rebuild
+        self.evaluate = compile(of_flat)
+        self.run = compile(Steepest(loss, of_flat.layout, self.draws, optimizer))
+        forget_old_traces(loss)
 
-    def of_flat(self, flat: np.ndarray, key: Any, batch: tuple[np.ndarray, ...]) -> Any:
-        return self.loss(self.rebuild(flat), *batch, **({"key": key} if self.draws else {}))
 
-    def descend(self, optimizer: Rule, flat: Any, state: Any, keys: Any, batches: Any) -> Any:
-        """Take one step a batch; return flat vector, state, and the losses before each step."""
+@dataclass(frozen=True)
+class FlatLoss:
+    """The loss of a flat vector; equal where loss and layout are, so that a second `fit` finds its traces."""
+
+    fn: Callable[..., Any]
+    layout: Layout
+    draws: bool
+
+    def rebuild(self, flat: Any) -> Any:
+        uniform = all(dtype == self.layout.dtype for dtype in self.layout.dtypes)
+        return self.layout.view(flat) if uniform else self.layout.restructure(flat)
+
+    def __call__(self, flat: Any, key: Any, batch: tuple[Any, ...]) -> Any:
+        return self.fn(self.rebuild(flat), *batch, **({"key": key} if self.draws else {}))
+
+
+@dataclass(frozen=True)
+class Steepest:
+    """Steps down the loss, one a batch."""
+
+    fn: Callable[..., Any]
+    layout: Layout
+    draws: bool
+    optimizer: Rule
+
+    def __call__(self, flat: Any, state: Any, keys: Any, batches: Any) -> Any:
+        """Return flat vector, state, and the losses before each step."""
+        loss = FlatLoss(self.fn, self.layout, self.draws)
 
         def step(carry: Any, x: Any) -> Any:
             flat, state = carry
             key, batch = x
-            value, gradient = value_and_grad(self.of_flat)(flat, key, batch)
-            return optimizer.step(flat, gradient, state), value
+            value, gradient = value_and_grad(loss)(flat, key, batch)
+            return self.optimizer.step(flat, gradient, state), value
 
         return scan(step, (flat, state), (keys, batches))
 
 
-@dataclass
+def forget_old_traces(loss: Callable[..., Any]) -> None:
+    """Keep the traces of a loss under the last layouts and optimizers only: a search of rates makes no end of them."""
+    try:
+        kept = CACHE.get(loss, {})
+    except TypeError:                   # a loss that cannot be kept weakly
+        return
+    for options in list(kept)[:-MOST_KEPT]:
+        del kept[options]
+
+
+@dataclass(frozen=True)
 class Run:
-    """Where a run is. `batch` counts the batches done of the epoch after `epoch`; `losses` are theirs."""
+    """Where a run is; its arrays are never written.
+
+    `batch` counts the batches done of the epoch after `epoch`; `losses` are theirs.
+    """
 
     flat: np.ndarray
     state: dict[str, np.ndarray]
@@ -265,39 +306,36 @@ class Trainer:
 
     def train(self, epochs: int, patience: int | None, callbacks: Sequence[Callable[[Epoch], object]],
               show: Callable[[Epoch], None]) -> str:
-        run = self.run
-        while run.epoch < epochs:
+        while self.run.epoch < epochs:
             if not self.finish_epoch():
                 return "nan"
-            record = self.record()
-            self.keep_best(record)
+            record = self.close_epoch()
             if self.checkpoint is not None:
                 self.save()
             show(record)
             for callback in callbacks:
                 callback(record)
-            if patience is not None and run.epoch - run.best_epoch >= patience:
+            if patience is not None and self.run.epoch - self.run.best_epoch >= patience:
                 return "patience"
         return "epochs"
 
     def finish_epoch(self) -> bool:
         """Run the batches that are left of an epoch; whether all losses are finite."""
-        run, n = self.run, len(self.data[0])
-        order = random.permutation(random.fold(self.seed, 1, run.epoch), n)
+        n, epoch = len(self.data[0]), self.run.epoch
+        order = random.permutation(random.fold(self.seed, 1, epoch), n)
         whole, rest = divmod(n, self.size)
-        while run.batch < whole + (rest > 0):
-            last = run.batch >= whole
-            count = 1 if last else min(CHUNK - run.batch % CHUNK, whole - run.batch)
-            rows = order[run.batch * self.size:(run.batch + count) * self.size]
+        while (batch := self.run.batch) < whole + (rest > 0):
+            count = 1 if batch >= whole else min(CHUNK - batch % CHUNK, whole - batch)
+            rows = order[batch * self.size:(batch + count) * self.size]
             batches = tuple(x[rows].reshape(count, -1, *x.shape[1:]) for x in self.data)
-            keys = random.fold(self.seed, 2, run.epoch, np.arange(run.batch, run.batch + count))
+            keys = random.fold(self.seed, 2, epoch, np.arange(batch, batch + count))
             if not self.run_batches(keys, batches):
                 return False
             if self.checkpoint is not None and time.monotonic() - self.saved > SAVE_EVERY:
                 self.save()
-        if np.isfinite(run.flat).all():
+        if np.isfinite(self.run.flat).all():
             return True
-        self.step_back(0, np.nan, (run.flat, run.state, (), ()))
+        self.step_back(0, np.nan, (self.run.flat, self.run.state, (), ()))
         return False
 
     def run_batches(self, keys: np.ndarray, batches: tuple[np.ndarray, ...]) -> bool:
@@ -309,9 +347,8 @@ class Trainer:
                 self.step_back(int(bad[0]), float(losses[bad[0]]), (run.flat, run.state, keys, batches))
                 return False
         self.previous = run.flat, run.state, keys, batches
-        run.flat, run.state = flat, state
-        run.batch += len(keys)
-        run.losses += losses.tolist()
+        self.run = replace(run, flat=flat, state=state, batch=run.batch + len(keys),
+                           losses=[*run.losses, *losses.tolist()])      # F3
         return True
 
     def step_back(self, i: int, value: float, begun: tuple[Any, ...]) -> None:
@@ -323,9 +360,8 @@ class Trainer:
         flat, state, keys, batches = start
         if count > 0:
             (flat, state), _ = self.steps.run(flat, state, keys[:count], tuple(x[:count] for x in batches))
-        run.flat, run.state = flat, state
-        if i == 0 and run.batch == 0 and run.best_epoch == run.epoch:       # the last step of the best epoch
-            run.best = flat
+        last_of_best = i == 0 and run.batch == 0 and run.best_epoch == run.epoch
+        self.run = replace(run, flat=flat, state=state, best=flat if last_of_best else run.best)
         step = run.epoch * self.steps_of_epoch() + run.batch + i + 1
         warnings.warn(f"the loss is {value} at step {step} (epoch {run.epoch + 1}): training stops, and the model has "
                       "its best weights so far, or else the last whose loss was finite", RuntimeWarning, stacklevel=6)
@@ -333,29 +369,24 @@ class Trainer:
     def steps_of_epoch(self) -> int:
         return -(-len(self.data[0]) // self.size)
 
-    def record(self) -> Epoch:
-        """Close an epoch: count it, and append its values to the columns."""
+    def close_epoch(self) -> Epoch:
+        """Count an epoch, append its values to the columns, and keep the weights where they are the best so far."""
         run = self.run
         sizes = np.full(len(run.losses), self.size)
         sizes[-1] = len(self.data[0]) - self.size * (len(run.losses) - 1)
-        loss = float(np.average(run.losses, weights=sizes))
-        run.epoch, run.batch, run.losses = run.epoch + 1, 0, []
-        held = None
+        loss, number, held = float(np.average(run.losses, weights=sizes)), run.epoch + 1, None
         if self.validation is not None:
             with np.errstate(all="ignore"):
-                held = float(self.steps.evaluate(run.flat, random.fold(self.seed, 3, run.epoch), self.validation))
-        record = Epoch(run.epoch, loss, held, self.before + time.monotonic() - self.started)
-        values = {"epoch": record.number, "loss": loss, "seconds": record.seconds}
-        for name, value in (values | ({} if held is None else {"validation": held})).items():
-            run.columns.setdefault(name, []).append(value)
+                held = float(self.steps.evaluate(run.flat, random.fold(self.seed, 3, number), self.validation))
+        record = Epoch(number, loss, held, self.before + time.monotonic() - self.started)
+        values = {"epoch": number, "loss": loss, "seconds": record.seconds}
+        values |= {} if held is None else {"validation": held}
+        columns = {name: [*run.columns.get(name, []), value] for name, value in values.items()}
+        closed = replace(run, epoch=number, batch=0, losses=[], columns=columns)
+        value = loss if held is None else held
+        self.run = closed if not value < run.best_value else replace(      # F3
+            closed, best=run.flat, best_value=value, best_epoch=number)
         return record
-
-    def keep_best(self, record: Epoch) -> None:
-        run = self.run
-        value = record.loss if record.validation is None else record.validation
-        if value < run.best_value:
-            run.best_value, run.best_epoch = value, record.number
-            np.copyto(run.best, run.flat)
 
     # checkpoints
 

@@ -183,8 +183,8 @@ def scatter_add(values: Any, numbers: Any, shape: tuple[int, ...]) -> np.ndarray
 
 
 def pick(x: Any, numbers: Any) -> Any:
-    """Return the elements of x at their numbers."""
-    return np.take(x, numbers)
+    """Return the elements of x at their numbers. NumPy asks x alone whether it is traced."""
+    return np.take(x, numbers) if is_traced(x) else call(np.take, x, numbers)
 
 
 def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -24,7 +24,7 @@ UFUNCS = sorted({value for value in vars(np).values() if isinstance(value, np.uf
                  and any("O" not in types and "M" not in types and "m" not in types for types in value.types)},
                 key=lambda ufunc: ufunc.__name__)
 UNARY = [ufunc for ufunc in UFUNCS if ufunc.nin == 1]
-BINARY = [ufunc for ufunc in UFUNCS if ufunc.nin == 2]
+BINARY = [ufunc for ufunc in UFUNCS if ufunc.nin == 2 and ufunc is not np.copysign]      # it shows the sign of a NaN
 COMMON = [np.add, np.subtract, np.multiply, np.maximum, np.minimum, np.divide]
 OPERATORS = [operator.add, operator.sub, operator.mul, operator.truediv, operator.pow, operator.lt, operator.ge,
              operator.eq, operator.floordiv, operator.mod, operator.and_, operator.or_]
@@ -297,3 +297,48 @@ def other(rng: Any) -> tuple[str, Callable[..., Any], int]:
 
 STEPS = [unary, unary, binary, binary, binary, with_operator, with_number, with_number, reduction, reduction,
          ufunc_reduction, outer, product, view, view, view, movement, other, other]
+
+
+# --- programs to differentiate -----------------------------------------------------------------------------
+
+SMOOTH = [
+    lambda m, a, b: m.tanh(a), lambda m, a, b: m.sin(a) * b, lambda m, a, b: a + 0.5 * b, lambda m, a, b: a * b,
+    lambda m, a, b: a / (2.0 + m.square(m.tanh(b))), lambda m, a, b: m.exp(-m.abs(a)),
+    lambda m, a, b: a @ b.T @ a * 0.1,
+    lambda m, a, b: a - m.mean(a, axis=0), lambda m, a, b: m.concatenate([a[1:], b[:1]]), lambda m, a, b: a[::-1],
+    lambda m, a, b: a * m.sum(b, axis=1, keepdims=True), lambda m, a, b: m.conj(a) * b,
+    lambda m, a, b: m.cumsum(a, axis=1),
+    lambda m, a, b: m.transpose(m.transpose(a) * 2.0), lambda m, a, b: m.reshape(m.reshape(a, (-1,))[::-1], (3, 4)),
+    lambda m, a, b: a**3 * 0.1, lambda m, a, b: m.real(a) + b,
+    lambda m, a, b: m.where(m.real(a) > m.real(b), a, 2.0 * b),
+    lambda m, a, b: m.imag(a) * b + a, lambda m, a, b: m.einsum("ij,kj->ik", a, b) @ a * 0.1,
+    lambda m, a, b: a[:, [2, 0, 2, 1]],
+    lambda m, a, b: m.sqrt(1.0 + m.abs(a) ** 2), lambda m, a, b: m.stack([a, b])[1],
+    lambda m, a, b: m.roll(a, 1, axis=1),
+]  # fmt: skip
+REAL = [
+    lambda m, a, b: m.maximum(a, b), lambda m, a, b: a * m.max(b), lambda m, a, b: m.min(a, axis=1, keepdims=True) * b,
+    lambda m, a, b: m.log(1.5 + m.cos(a)), lambda m, a, b: m.logaddexp(a, b), lambda m, a, b: m.clip(a, -0.7, 0.9),
+    lambda m, a, b: m.prod(m.tanh(a), axis=1, keepdims=True) + b, lambda m, a, b: m.std(a, axis=0) + b,
+]  # fmt: skip
+KINDS = {"real": ("d", "d"), "complex": ("D", "D"), "mixed": ("f", "D"), "single": ("f", "d")}
+
+
+def derivable(kind: str, seed: int) -> tuple[Callable[..., Any], tuple[np.ndarray, np.ndarray]]:
+    """Return a program of two matrices to a real number, `(module, x, y)`, and its arguments."""
+    rng = np.random.default_rng(seed)
+    dtypes = KINDS.get(kind, ("d", "d"))
+    steps = [*SMOOTH, *REAL] if kind in ("real", "single") else SMOOTH
+    choices = [(int(rng.integers(len(steps))), int(rng.integers(9)), int(rng.integers(9)))
+               for _ in range(rng.integers(1, 9))]
+
+    def program(module: Any, x: Any, y: Any) -> Any:
+        values = [x, y]
+        for k, i, j in choices:
+            values.append(steps[k](module, values[-1 - i % len(values)], values[j % len(values)]))
+        last = module.tanh(values[-1])
+        return module.sum(module.real(last)) + 0.5 * module.sum(module.imag(last))
+
+    x, y = ((rng.standard_normal((3, 4)) + 1j * rng.standard_normal((3, 4)) * (c in "FD")) for c in dtypes)
+    args = tuple(each.real.astype(c) if c in "fd" else each.astype(c) for each, c in zip((x, y), dtypes, strict=True))
+    return program, args

@@ -469,3 +469,47 @@ def test_optimisers_partly_trainable_model_keeps_the_rest():
     for size in (2, 4):
         with pytest.raises(ValueError, match="vector of 3 elements"):
             layout.restructure(np.zeros(size))
+
+
+GRADIENTS = [
+    (1, lambda m: m[0], [1, 0, 0]),
+    (2, lambda m: m[0][1], [0, 1, 0, 0, 0, 0]),
+    (3, lambda m: m["x"][2], [0, 0, 1, 0, 0, 0]),
+    (3, lambda m: m["z"][0], [0, 0, 0, 1, 0, 0]),
+    (4, lambda m: m["y"][1], [0, 1, 0, 0, 0, 0]),
+    (4, lambda m: m["x"][0] + 2 * m["y"][1] + 3 * m["z"][2], [1, 2, 0, 0, 0, 3]),
+    (7, lambda m: m.x[1][2], [0, 0, 1]),
+    (8, lambda m: np.sum(m[0].y ** 2), [2, 4, 6, 0, 0]),
+    (8, lambda m: np.sum(m[2][0][0] ** 2), [0, 0, 0, 0, 10]),
+    (9, lambda m: np.sum(m["c"][0] ** 2), [0, 0, 0, 8, 10, 12, 14]),
+]
+
+
+@pytest.mark.parametrize(("number", "fn", "expected"), GRADIENTS)
+def test_optimisers_gradients_by_the_flat_vector_are_the_same(number, fn, expected):
+    layout = nf.Layout.of(models()[number])
+    flat = np.arange(1.0, layout.size + 1)
+    gradient = nf.grad(lambda flat: fn(layout.restructure(flat)))(flat)
+    assert gradient.tolist() == expected
+
+
+def test_optimisers_gradient_of_what_is_not_trainable_is_zero():
+    layout = nf.Layout.of(models()[7])
+    rest = nf.grad(lambda flat: np.sum(layout.restructure(flat).y[1]) + 0 * flat[0])(np.arange(1.0, 4))
+    assert rest.tolist() == [0, 0, 0]
+    with pytest.raises(TypeError, match="depends on no differentiable argument"):
+        nf.grad(lambda flat: np.sum(layout.restructure(flat).z[1]))(np.arange(1.0, 4))
+    unused = nf.grad(lambda flat: np.sum(layout.restructure(flat).z[1]), allow_unused=True)(np.arange(1.0, 4))
+    assert unused.tolist() == [0, 0, 0]
+
+
+def test_optimisers_complex_model_has_a_complex_gradient():
+    layout = nf.Layout.of(models()[6])
+    flat = np.array([4, 5, 6, 7 + 4j])
+
+    def loss(flat):
+        m6 = layout.restructure(flat)
+        return np.abs(m6["b"][0]) ** 2 + m6["c"][1]
+
+    gradient = nf.grad(loss)(flat)
+    assert gradient.tolist() == [0, 1, 0, 14 - 8j]

@@ -58,6 +58,14 @@ def test_other_kernels_of_numpy_give_their_own_bits():
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("kind", [np.longdouble, np.clongdouble])
+def test_extended_precision_is_verified_by_its_numbers(kind):
+    x = np.linspace(-1, 1, 7).astype(kind) * kind(1 + 0.5j if kind is np.clongdouble else 1)
+    for function in (lambda x: np.tanh(x) * 2, lambda x: x.sum(), lambda x: x @ x, lambda x: np.zeros_like(x) * -x):
+        for _ in range(5):
+            assert np.array_equal(nf.compile(function)(x), function(x))
+
+
 # --- arguments and results ---------------------------------------------------------------------------------
 
 def test_arguments_may_be_trees_numbers_scalars_and_statics():

@@ -5,14 +5,15 @@ import weakref
 
 import numpy as np
 import pytest
-from derivatives import P, X, Y, check, differences, normal, weighted
+from derivatives import P, X, Y, check, check_second, differences, normal, weighted
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from programs import KINDS, derivable
 
 import nnflat as nf
 from nnflat import nn
-from nnflat.compile import trace_once
+from nnflat.compile import same_bits, trace_once
 from nnflat.context import TraceError
 from nnflat.grad import Gradient
 
@@ -58,37 +59,45 @@ def test_the_gradient_is_that_of_central_differences(name):
 
 # --- generated programs ------------------------------------------------------------------------------------
 
-STEPS = [
-    lambda m, a, b: m.tanh(a), lambda m, a, b: m.sin(a) * b, lambda m, a, b: a + 0.5 * b, lambda m, a, b: a * b,
-    lambda m, a, b: a / (2.0 + m.square(b)), lambda m, a, b: m.exp(-m.abs(a)), lambda m, a, b: a @ b.T @ a * 0.1,
-    lambda m, a, b: m.maximum(a, b), lambda m, a, b: m.where(a > b, a, 2.0 * b), lambda m, a, b: a - m.mean(a, axis=0),
-    lambda m, a, b: m.concatenate([a[1:], b[:1]]), lambda m, a, b: a[::-1], lambda m, a, b: m.sqrt(1.0 + m.square(a)),
-    lambda m, a, b: a * m.sum(b, axis=1, keepdims=True), lambda m, a, b: m.log(1.5 + m.cos(a)),
-    lambda m, a, b: m.cumsum(a, axis=1) * 0.3, lambda m, a, b: m.transpose(m.transpose(a) * 2.0),
-    lambda m, a, b: m.reshape(m.reshape(a, (-1,))[::-1], (3, 4)), lambda m, a, b: a * m.max(b),
-    lambda m, a, b: a**3 * 0.1,
-]  # fmt: skip
-
-
-@pytest.mark.filterwarnings("ignore:Output seems independent")
-@settings(max_examples=60)
-@given(steps=st.lists(st.tuples(st.integers(0, len(STEPS) - 1), st.integers(0, 8), st.integers(0, 8)), min_size=1,
-                      max_size=8), seed=st.integers(0, 99))  # fmt: skip
-def test_generated_programs_agree_with_autograd(steps, seed):
+def by_autograd(program, args):
     autograd = pytest.importorskip("autograd")
     import autograd.numpy as theirs
 
-    def program(module, x, y):
-        values = [x, y]
-        for k, i, j in steps:
-            values.append(STEPS[k](module, values[-1 - i % len(values)], values[j % len(values)]))
-        return module.sum(module.tanh(values[-1]))
+    return [autograd.grad(lambda x, y: program(theirs, x, y), k)(*args) for k in (0, 1)]
 
-    x, y = normal(3, 4, seed=seed), normal(3, 4, seed=seed + 100)
-    given = nf.grad(lambda x, y: program(np, x, y), (0, 1), allow_unused=True)(x, y)
-    expected = [autograd.grad(lambda x, y: program(theirs, x, y), k)(x, y) for k in (0, 1)]
-    assert_allclose(given[0], expected[0], rtol=1e-9, atol=1e-10)
-    assert_allclose(given[1], expected[1], rtol=1e-9, atol=1e-10)
+
+@pytest.mark.filterwarnings("ignore:Output seems independent")
+@pytest.mark.filterwarnings("ignore:Casting complex values to real")
+@settings(max_examples=15)
+@given(seed=st.integers(0, 2**32))
+@pytest.mark.parametrize("kind", KINDS)
+def test_generated_programs_have_the_gradients_of_autograd(kind, seed):
+    program, args = derivable(kind, seed)
+    expected = by_autograd(program, args)
+    gradient = Gradient(lambda x, y: program(np, x, y), (0, 1), False, True, False)
+    for mine, its, arg in zip(trace_once(gradient, args), expected, args, strict=True):
+        assert mine.dtype == arg.dtype
+        tolerance = 1e-8 if "f" not in KINDS[kind] else 2e-4
+        assert_allclose(mine, its, rtol=tolerance, atol=tolerance)
+
+
+@settings(max_examples=8)
+@given(seed=st.integers(0, 2**32))
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_tape_of_a_generated_gradient_has_the_bits_of_the_rules_run_eagerly(kind, seed):
+    program, args = derivable(kind, seed)
+    gradient = nf.grad(lambda x, y: program(np, x, y), (0, 1), allow_unused=True)
+    gradient(*args)
+    others = [np.asarray(arg * 0.5 - 0.1, arg.dtype) for arg in args]
+    for mine, eager in zip(gradient(*others), trace_once(gradient.fn, tuple(others)), strict=True):
+        assert same_bits(mine, eager)
+
+
+@settings(max_examples=6)
+@given(seed=st.integers(0, 2**32))
+def test_generated_programs_have_the_second_derivatives_of_central_differences(seed):
+    program, (x, y) = derivable("smooth", seed)
+    check_second(nf.grad(lambda x: program(np, x, y), allow_unused=True), x)
 
 
 # --- kinks -------------------------------------------------------------------------------------------------
@@ -217,6 +226,65 @@ def test_arguments_in_any_memory_order_are_differentiated(order):
     check(lambda x: x[1:].T @ x[:-1], x[::-1, ::2])
 
 
+VECTOR = np.arange(1.0, 5.0)
+ODD = {
+    "a Python number": (lambda x: x * x, (3.0,), 6),
+    "the argument itself": (lambda x: x, (np.array(2.0),), 1),
+    "an element": (lambda x: x[2], (VECTOR,), [0, 0, 1, 0]),
+    "nothing": (lambda x: np.sum(x**2), (np.zeros(0),), np.zeros(0)),
+    "a product over nothing": (lambda a, b: np.sum(a @ b + 1), (np.zeros((2, 0)), np.ones((0, 2))), np.zeros((2, 0))),
+    "the rows of nothing": (lambda x: np.sum(x @ np.ones((3, 2))), (np.zeros((0, 3)),), np.zeros((0, 3))),
+    "a traced index": (lambda x, i: np.sum(x[i] ** 2), (VECTOR, np.array([0, 0, 3])), [4, 0, 0, 8]),
+    "a number as an index": (lambda x, i: np.take(x, i) ** 2, (VECTOR, 2), [0, 0, 6, 0]),
+    "a mask": (lambda x, m: np.sum(np.where(m, x, 0)), (VECTOR, VECTOR > 2), [0, 0, 1, 1]),
+    "a reversed view": (lambda x: np.sum(x[::-1] * np.arange(4.0)), (VECTOR[::-1],), [3, 2, 1, 0]),
+    "stride 0": (lambda x: np.sum(x * np.arange(3.0)), (np.broadcast_to(2.0, 3),), [0, 1, 2]),
+    "another byte order": (lambda x: np.sum(x**2), (VECTOR.astype(">f8"),), 2 * VECTOR),
+    "no alignment": (lambda x: np.sum(x + x), (np.zeros(33, np.uint8)[1:].view(np.float64),), np.full(4, 2)),
+    "one memory twice": (lambda a, b: np.sum(a * b), (VECTOR, VECTOR), VECTOR),
+    "memory that overlaps": (lambda a, b: np.sum(a * b), (VECTOR[1:], VECTOR[:-1]), VECTOR[:-1]),
+    "a tie": (lambda t: np.sum(t[0] * t[1]), ((VECTOR, VECTOR),), (VECTOR, VECTOR)),
+    "small integers beside": (lambda x: np.sum(x * np.arange(4, dtype=np.uint8)), (VECTOR,), [0, 1, 2, 3]),
+    "a default": (lambda x, k=2: np.sum(x**k), (VECTOR,), 2 * VECTOR),
+    "steps of its own": (lambda x: np.sum(nf.scan(lambda c, _: (c - 0.1 * nf.grad(lambda v: np.sum(v**2))(c), None), x,
+                                                  length=2)[0]), (VECTOR,), np.full(4, 0.64)),
+    "gradients an element": (lambda x: np.sum(nf.vmap(nf.grad(lambda v: v**3), 0)(x)), (VECTOR,), 6 * VECTOR),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_the_gradient_is_right_by(name):
+    fn, args, expected = ODD[name]
+    assert_allclose(nf.grad(fn)(*args), expected, rtol=1e-12)
+
+
+def into_zeros(x):
+    y = np.zeros(4)
+    y[:] = x
+    return np.sum(y)
+
+
+def added_into_zeros(x):
+    y = np.zeros(4)
+    y += x
+    return np.sum(y)
+
+
+def first_set(x):
+    x[0] = 3.0
+    return np.sum(x)
+
+
+def added_out(x):
+    return np.sum(np.add(x, x, out=np.zeros(4)))
+
+
+@pytest.mark.parametrize("fn", [into_zeros, added_into_zeros, first_set, added_out])
+def test_a_write_into_an_array_is_an_error_and_never_a_gradient_of_zero(fn):
+    with pytest.raises(TraceError, match="Write instead"):
+        nf.grad(fn)(VECTOR)
+
+
 # --- flat vectors ------------------------------------------------------------------------------------------
 
 def sines(x):
@@ -337,9 +405,21 @@ def test_jacobian_and_hessian_are_those_of_central_differences():
         differences(lambda v, i=i: nf.grad(lambda x: np.prod(x) ** 2)(v)[i], x) for i in range(3)]), rtol=1e-6)
 
 
+def test_jacobians_and_hessians_of_numbers_and_of_nothing_have_their_shapes():
+    assert nf.hessian(lambda x: x**3)(2.0) == 12
+    assert nf.jacobian(lambda x: x * 2)(np.zeros(0)).shape == (0, 0)
+    assert nf.jacobian(lambda x: np.sum(x) * np.ones((2, 1)))(np.zeros((3, 0))).shape == (2, 1, 3, 0)
+
+
 def test_the_hessian_of_what_is_linear_is_zero():
     assert_array_equal(nf.hessian(lambda x: np.sum(x))(M1), np.zeros((3, 3)))
     assert_array_equal(nf.grad(lambda x: np.sum(nf.grad(lambda x: 3 * np.sum(x))(x)))(M1), np.zeros(3))
+
+
+def test_a_second_derivative_goes_through_a_captured_index_where_the_cotangent_is_constant():
+    rows = np.array([2, 0, 2])
+    slope = nf.grad(lambda x: np.sum(np.take(x, rows, axis=0) ** 2))
+    assert_array_equal(nf.grad(lambda x: np.sum(slope(x)))(X)[:, 0], [2, 0, 4])
 
 
 def test_a_third_derivative_is_right():

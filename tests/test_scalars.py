@@ -72,3 +72,43 @@ def test_other_scalars_keep_their_types_and_warnings(function, pair):
     program = nf.compile(lambda a, b: function(a, b))
     assert_same(program, function, *pair)
     assert_same(program, function, *pair[::-1])
+
+
+SCALARS = [3, -0.7, 1.5 - 2j, True, np.int8(3), np.int64(-5), np.uint64(7), np.float16(0.3), np.float32(-1.7),
+           np.float64(0.1), np.complex64(1.3 - 0.7j), np.complex128(-0.3 + 1.9j), np.True_]
+OPERATORS = [*ARITHMETIC, *COMPARISONS, operator.truediv, operator.floordiv, operator.mod, operator.pow, operator.and_,
+             operator.lshift, divmod]
+
+# With a traced x on the right, Python asks x for `1j == x` as for `x == 1j`, and NumPy takes `c * x` for np.multiply.
+NOT_TOLD_APART = {(complex, np.float64), (np.complex64, np.complex64)}
+
+
+@pytest.mark.parametrize("function", OPERATORS)
+def test_every_pair_of_scalars_gives_the_bits_and_the_type_of_eager(function):
+    for a, b in itertools.product(SCALARS, SCALARS):
+        assert_traced(function, a, b)
+        assert_traced(lambda a, b=b: function(a, b), a)
+        if (type(a), type(b)) not in NOT_TOLD_APART:
+            assert_traced(lambda b, a=a: function(a, b), b)
+
+
+@pytest.mark.parametrize("function", [abs, operator.neg, operator.pos, operator.invert, lambda x: round(x, 1)])
+def test_every_scalar_gives_the_bits_and_the_type_of_eager(function):
+    for a in SCALARS:
+        assert_traced(function, a)
+
+
+@np.errstate(all="ignore")
+def assert_traced(function, *args):
+    try:
+        expected = function(*args)
+    except (TypeError, OverflowError, ValueError):
+        return
+    given = nf.compile(lambda *args: function(*args))(*args)
+    assert same(given, expected), f"{given!r} where eager has {expected!r}, of {args}"
+
+
+def same(a, b):
+    if type(a) is tuple:
+        return all(same(x, y) for x, y in zip(a, b, strict=True))
+    return type(a) is type(b) and np.asarray(a).tobytes() == np.asarray(b).tobytes()

@@ -1,11 +1,16 @@
 """fit: it learns, stops as told, and is the same to the bit however it is cut up."""
 
+import gc
+import sys
+import weakref
+
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
 import nnflat as nf
 from nnflat import nn, optim, random, train
+from nnflat.compile import CACHE
 
 
 def regression(n=70, seed=0):
@@ -151,6 +156,40 @@ def test_a_run_resumes_to_the_bit_in_the_middle_of_an_epoch(tmp_path, monkeypatc
     assert_array_equal(weights(resumed), weights(straight))
 
 
+def interrupted_at(line):
+    """Make a trace function that raises at the line of that number among those that a trainer runs."""
+    count = 0
+
+    def at_line(frame, event, arg):
+        nonlocal count
+        count += event == "line"
+        if event == "line" and count == line:
+            raise KeyboardInterrupt
+        return at_line
+
+    def trace(frame, event, arg):
+        name = frame.f_code.co_name
+        return at_line if name in ("finish_epoch", "run_batches", "close_epoch") and not count >= line else None
+
+    return trace
+
+
+@pytest.mark.parametrize("line", range(1, 75, 3))
+def test_a_run_that_was_interrupted_at_any_line_resumes_to_the_bit(tmp_path, line):
+    straight, resumed, path = net(), net(), tmp_path / "run.npz"
+    run(straight, epochs=3, batch_size=32)
+    before = sys.gettrace()
+    sys.settrace(interrupted_at(line))
+    try:
+        history = run(net(), epochs=3, batch_size=32, checkpoint=path)
+    finally:
+        sys.settrace(before)
+    assert history.stopped_by == "interrupted"
+    resumed_history = run(resumed, epochs=3, batch_size=32, checkpoint=path, resume=True)
+    assert_array_equal(weights(resumed), weights(straight))
+    assert_array_equal(resumed_history["epoch"], [1, 2, 3])
+
+
 def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     path = tmp_path / "run.npz"
     run(net(), checkpoint=path)
@@ -260,3 +299,39 @@ def test_progress_goes_to_stderr(capsys):
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "epoch 5/5" in captured.err
+
+
+def test_a_second_fit_with_the_same_settings_traces_nothing():
+    runs = []
+
+    def loss(model, x, y):
+        runs.append(type(x))
+        return nn.mse(model(x), y)
+
+    first, second, other = net(), net(), net()
+    run(first, loss=loss)
+    before = len(runs)
+    run(second, loss=loss)
+    assert set(runs[before:]) == {np.ndarray}           # the check of the data in plain NumPy
+    assert_array_equal(weights(first), weights(second))
+    before = len(runs)
+    run(other, loss=loss, optimizer=optim.SGD(0.1))
+    assert set(runs[before:]) != {np.ndarray}
+
+
+def test_traces_are_kept_as_long_as_the_loss_lives_and_for_the_last_settings_only(monkeypatch):
+    def make():
+        def loss(model, x, y):
+            return nn.mse(model(x), y)
+
+        kept = []
+        for rate in range(1, 6):
+            run(net(), regression(4), loss=loss, optimizer=optim.SGD(rate / 100), epochs=1)
+            kept.append(len(CACHE[loss]))
+        return weakref.ref(loss), kept
+
+    monkeypatch.setattr(train, "MOST_KEPT", 3)
+    alive, kept = make()
+    gc.collect()
+    assert alive() is None
+    assert kept[-1] < kept[0] + 3

@@ -3,6 +3,7 @@
 One BLAS thread each is what to compare: OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1.
 """
 
+import warnings
 from collections.abc import Callable
 from functools import cache, partial
 from importlib.util import find_spec
@@ -14,7 +15,8 @@ import numpy as np
 import nnflat as nf
 from nnflat import nn, optim
 
-CASES = {"64-32-10x32": ((64, 32, 10), 32), "4-32-2x1": ((4, 32, 2), 1), "784-128-10x128": ((784, 128, 10), 128)}
+CASES = {"64-32-10x32": ((64, 32, 10), 32), "4-32-2x1": ((4, 32, 2), 1), "784-128-10x128": ((784, 128, 10), 128),
+         "784-1024-10x128": ((784, 1024, 10), 128)}
 WAYS = ["nnflat", "numpy", *[name for name in ("jax", "torch") if find_spec(name)]]
 LR = 1e-3
 
@@ -167,3 +169,110 @@ class Adam:
 
     def time_step(self, way: str) -> None:
         adam(way)()
+
+
+@cache
+def gradient(way: str) -> Callable[[], Any]:
+    """Return the gradient of 784-1024-10 by its weights, or the five products that it is made of."""
+    rng = np.random.default_rng(0)
+    model = nn.Chain(nn.Dense(784, 1024, "relu", rng=rng), nn.Dense(1024, 10, rng=rng))
+    x, y = rng.standard_normal((128, 784)).astype(np.float32), rng.integers(0, 10, 128)
+    flat, layout = nf.destructure(model)
+    if way == "nnflat":
+        slope = nf.value_and_grad(layout.lift(lambda model, x, y: nn.cross_entropy(model(x), y)))
+        out = np.zeros((), np.float32), np.empty_like(flat)
+        return lambda: slope(flat, x, y, out=out)
+    first, last = (layer.weight for layer in model.layers)
+    hidden, logits = x @ first, x @ first @ last
+    pairs = [(x, first), (hidden, last), (logits, last.T), (hidden.T, logits), (x.T, hidden)]
+    outs = [a @ b for a, b in pairs]
+    return lambda: [np.matmul(a, b, out=out) for (a, b), out in zip(pairs, outs, strict=True)]
+
+
+class Gradient:
+    """A gradient against its products alone."""
+
+    params = ("nnflat", "products")
+    param_names = ("way",)
+
+    def time_gradient(self, way: str) -> None:
+        gradient(way)()
+
+
+@cache
+def regression(way: str) -> Callable[[], Any]:
+    """Return a step of the small regression of SimpleChains.jl: 4-32-16-4, full batch of 200, Adam."""
+    rng = np.random.default_rng(0)
+    x, y = (rng.standard_normal((200, 4)).astype(np.float32) for _ in range(2))
+    sizes, rule = (4, 32, 16, 4), optim.Adam(LR)
+    layers = [nn.Dense(a, b, name, rng=rng) for (a, b), name in zip(pairwise(sizes), ("tanh", "tanh", "identity"),
+                                                                    strict=True)]
+    if way == "nnflat":
+        flat, layout = nf.destructure(nn.Chain(*layers))
+        slope = nf.grad(layout.lift(lambda model, x, y: nn.mse(model(x), y)))
+        step = nf.compile(lambda flat, state, x, y: rule.step(flat, slope(flat, x, y), state))
+        state = rule.init(flat)
+        return lambda: step(flat, state, x, y, out=(flat, state))
+    import torch
+
+    torch.set_num_threads(1)
+    parts = [each for a, b in pairwise(sizes) for each in (torch.nn.Linear(a, b), torch.nn.Tanh())]
+    net, inputs, targets = torch.nn.Sequential(*parts[:-1]), torch.tensor(x), torch.tensor(y)
+    theirs = torch.optim.Adam(net.parameters(), lr=LR, fused=True)
+
+    def run() -> None:
+        theirs.zero_grad()
+        torch.nn.functional.mse_loss(net(inputs), targets).backward()
+        theirs.step()
+
+    return run
+
+
+class Regression:
+    """Full-batch steps, small products."""
+
+    params = tuple(way for way in WAYS if way in ("nnflat", "torch"))
+    param_names = ("way",)
+
+    def time_step(self, way: str) -> None:
+        regression(way)()
+
+
+@cache
+def digits(way: str) -> Callable[[], Any]:
+    """Return ten epochs of 64-32-10 on digits by `fit`, or by scikit-learn with the same settings."""
+    from sklearn.datasets import load_digits
+    from sklearn.neural_network import MLPClassifier
+
+    x, y = load_digits(return_X_y=True)
+    x = (x / 16).astype(np.float32)
+    if way == "sklearn":
+        theirs = MLPClassifier((32,), batch_size=32, max_iter=10, tol=0, alpha=0, n_iter_no_change=99, random_state=0)
+        return lambda: quietly(theirs.fit, x, y)
+
+    def run() -> None:
+        rng = np.random.default_rng(0)
+        model = nn.Chain(nn.Dense(64, 32, "relu", rng=rng), nn.Dense(32, 10, rng=rng))
+        nf.fit(model, (x, y), loss=digits_loss, optimizer=optim.Adam(LR), epochs=10, progress=False)
+
+    return run
+
+
+def digits_loss(model: nn.Chain, x: np.ndarray, y: np.ndarray) -> Any:
+    return nn.cross_entropy(model(x), y)
+
+
+def quietly(function: Callable[..., Any], *args: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")         # ten epochs are not enough to converge
+        function(*args)
+
+
+class Digits:
+    """Training with minibatches."""
+
+    params = ("nnflat", *(["sklearn"] if find_spec("sklearn") else []))
+    param_names = ("way",)
+
+    def time_fit(self, way: str) -> None:
+        digits(way)()
