@@ -1429,8 +1429,8 @@ def test_where_must_not_cut_an_overlap():
 def test_the_dtype_of_a_layout_is_numpys_own_object(dtype):
     """Checks by identity would take another one, equal to it, for a dtype that needs a cast."""
     swapped = np.zeros(2, np.dtype(dtype).newbyteorder("S"))
-    for tree in ([np.zeros(2, dtype)], [swapped]):
-        for layout in (Layout.of(tree), Layout.of(tree, dtype=swapped.dtype), Layout.of(tree).astype(dtype)):
+    for leaves in ([np.zeros(2, dtype)], [swapped]):
+        for layout in (Layout.of(leaves), Layout.of(leaves, dtype=swapped.dtype), Layout.of(leaves).astype(dtype)):
             assert layout.dtype is np.dtype(dtype)
 
 
