@@ -86,14 +86,19 @@ def _add_evolve(commands: Any, common: argparse.ArgumentParser) -> None:
         ("--sigma", _positive, defaults.SIGMA, "standard deviation of the noise"),
         ("--lr", _positive, defaults.LR, "learning rate of Adam"),
         ("--hidden", _sizes, ",".join(map(str, defaults.HIDDEN)), "sizes of hidden layers, commas between"),
-        ("--chunk", _count, defaults.CHUNK, "candidates that are evaluated in one call"),
+        ("--chunk", _count, defaults.CHUNK, "candidates that one call, so one worker, evaluates"),
         ("--out", str, ".", "the folder in which policy and reward curve are written"),
     ):
         evolve.add_argument(option, type=kind, default=default, help=f"{text} (default: %(default)s)")
     evolve.add_argument(
         "--resume", metavar="FILE", help="go on from this .safetensors or .npz, if it exists, and save to it"
     )
-    evolve.add_argument("--workers", type=_count, help="evaluate in so many processes (default: in this one)")
+    evolve.add_argument(
+        "--workers",
+        type=_count,
+        help="evaluate in so many processes (default: in this one); a worker takes a chunk at a time, so a chunk as "
+        "large as the population leaves the others idle: give --chunk at most the population over the workers",
+    )
     evolve.add_argument("--dask", metavar="ADDRESS", help="evaluate on the Dask cluster of this scheduler:port")
     evolve.add_argument("--log", metavar="FILE", help="write a JSON object a generation, a line each")
 
