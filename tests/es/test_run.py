@@ -3,6 +3,7 @@
 import io
 import itertools
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -480,3 +481,13 @@ def test_without_rich_a_terminal_gets_plain_lines(monkeypatch):
     es.run(make(), SPHERE, generations=3)
     assert "\x1b" not in sys.stderr.getvalue()
     assert "generation 3/3" in sys.stderr.getvalue()
+
+
+@pytest.mark.slow
+def test_a_run_of_256_candidates_of_a_million_elements_holds_a_few_of_them():
+    strategy = es.OpenAIES(np.zeros(1_000_000, np.float32), maximize=False, pop=256, sigma=0.1)
+    tracemalloc.start()
+    run(strategy, es.Each(lambda theta, key: theta[0]), generations=2)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 16 * strategy.theta.nbytes
