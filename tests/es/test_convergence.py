@@ -109,16 +109,24 @@ def by_evosax(name, fitness, n, pop, target):
     return np.median([pop * (1 + there.argmax()) if there.any() else np.inf for there in reached])
 
 
-EVOSAX = [(es.SepCMA, "Sep_CMA_ES"), (es.SNES, "SNES"), (es.XNES, "xNES"), (es.CRFMNES, "CR_FM_NES")]
+EVOSAX = [
+    # kind, its name there, function, the factor of evosax's evaluations within which the target is reached
+    (es.SNES, "SNES", ball, 1.1),
+    (es.SepCMA, "Sep_CMA_ES", ball, 1.1),
+    (es.CRFMNES, "CR_FM_NES", ball, 1.1),
+    (es.SepCMA, "Sep_CMA_ES", ellipsoid, 1.1),
+    (es.CRFMNES, "CR_FM_NES", ellipsoid, 1.1),
+    (es.XNES, "xNES", ball, 1.1),
+    (es.CRFMNES, "CR_FM_NES", rosenbrock, 1.1),
+]
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("fitness", [ball, ellipsoid, rosenbrock])
-@pytest.mark.parametrize(("kind", "name"), EVOSAX)
-def test_evaluations_to_the_target_are_at_most_those_of_evosax(kind, name, fitness):
+@pytest.mark.parametrize(("kind", "name", "fitness", "factor"), EVOSAX)
+def test_evaluations_to_the_target_are_within_a_factor_of_evosax(kind, name, fitness, factor):
     n, pop, target = 10, 10, 1e-8
-    assert ours(kind, fitness, n, pop, target) <= 1.2 * by_evosax(name, fitness, n, pop, target)
+    assert ours(kind, fitness, n, pop, target) <= factor * by_evosax(name, fitness, n, pop, target)
 
 
 @pytest.mark.parametrize("kind", [es.SepCMA, es.SNES, es.CRFMNES])

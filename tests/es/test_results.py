@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nnflat import destructure, es, nn, optim
+from nnflat import destructure, es, nn, optim, vmap
 from nnflat.es import defaults
 from nnflat.random import permutation
 
@@ -82,3 +82,43 @@ def test_digits_reach_98_percent_in_a_thousand_generations(seed):
     strategy = es.OpenAIES(theta, maximize=True, pop=128, sigma=0.05, noise=noise, optimizer=optimizer, seed=seed)
     found = result(strategy, es.Forward(model, layout, log_likelihood), 1000, chunk=128)
     assert np.mean(layout.restructure(found.theta)(fresh).argmax(axis=1) == labels) >= 0.98
+
+
+def windows(x, size):
+    """Return every second window of x, (batch, time, channels), as a row (channels * size)."""
+    seen = np.lib.stride_tricks.sliding_window_view(x, size, axis=1)[:, ::2]
+    return seen.reshape(*seen.shape[:2], -1)
+
+
+def convolutions(model, x):
+    x = model["first"](windows(x[..., None], 5))
+    x = model["second"](windows(x, 3))
+    return model["head"](x.reshape(len(x), -1))
+
+
+@pytest.mark.parametrize("seed", [0])
+def test_mnist_1d_reaches_55_percent_by_two_convolutions(seed):
+    data = pytest.importorskip("mnist1d.data").make_dataset()
+    x, y, fresh = data["x"].astype(np.float32), data["y"], data["x_test"].astype(np.float32)
+    rng = np.random.default_rng(seed)
+    model = {
+        "first": nn.Dense(5, 16, "relu", rng=rng),
+        "second": nn.Dense(48, 16, "relu", rng=rng),
+        "head": nn.Dense(128, 10, rng=rng),
+    }
+    theta, layout = destructure(model)
+
+    def log_likelihood(model, x, y):
+        return np.mean(nn.log_softmax(convolutions(model, x))[np.arange(128), y])
+
+    each = vmap(layout.lift(log_likelihood), (0, None, None))
+
+    def fitness(population, key):
+        rows = permutation(key, len(x))[:128]
+        return each(population, x[rows], y[rows])
+
+    optimizer = optim.Adam(optim.cosine(0.02, steps=1500))
+    strategy = es.OpenAIES(theta, maximize=True, pop=128, sigma=0.05, optimizer=optimizer, seed=seed)
+    found = result(strategy, es.Batch(fitness), 1500, chunk=128)
+    outputs = convolutions(layout.restructure(found.theta), fresh)
+    assert np.mean(outputs.argmax(axis=1) == data["y_test"]) >= 0.55
