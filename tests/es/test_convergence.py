@@ -112,12 +112,15 @@ def by_evosax(name, fitness, n, pop, target):
 EVOSAX = [
     # kind, its name there, function, the factor of evosax's evaluations within which the target is reached
     (es.SNES, "SNES", ball, 1.1),
+    (es.SNES, "SNES", ellipsoid, 1.1),
     (es.SepCMA, "Sep_CMA_ES", ball, 1.1),
-    (es.CRFMNES, "CR_FM_NES", ball, 1.1),
-    (es.SepCMA, "Sep_CMA_ES", ellipsoid, 1.1),
-    (es.CRFMNES, "CR_FM_NES", ellipsoid, 1.1),
-    (es.XNES, "xNES", ball, 1.1),
-    (es.CRFMNES, "CR_FM_NES", rosenbrock, 1.1),
+    (es.SepCMA, "Sep_CMA_ES", ellipsoid, 1.0),
+    (es.LMMAES, "LM_MA_ES", ball, 1.0),
+    (es.CRFMNES, "CR_FM_NES", ball, 1.0),
+    (es.CRFMNES, "CR_FM_NES", ellipsoid, 1.0),
+    (es.CRFMNES, "CR_FM_NES", rosenbrock, 1.3),
+    (es.XNES, "xNES", ball, 1.3),
+    (es.XNES, "xNES", ellipsoid, 1.3),
 ]
 
 
