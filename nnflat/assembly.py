@@ -49,7 +49,7 @@ def insert(x: Any, places: Any, values: Any, axis: Any = None) -> Any:
 
 
 def column_stack(arrays: Any) -> Any:
-    return np.concatenate([x[:, None] if x.ndim == 1 else np.atleast_2d(x) for x in arrays], axis=1)
+    return np.concatenate([np.reshape(x, (-1, 1)) if np.ndim(x) == 1 else np.atleast_2d(x) for x in arrays], axis=1)
 
 
 def block(arrays: Any) -> Any:
