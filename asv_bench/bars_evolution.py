@@ -124,9 +124,10 @@ def policy(pop: int) -> None:
 
 def native(pop: int = 1024, learning: int = 60) -> None:
     """Print the environment steps a second of native roll-outs whose episodes are all long."""
-    model = nn.Chain(nn.Dense(3, 32, "tanh", rng=np.random.default_rng(0)), nn.Dense(32, 1))
+    rng = np.random.default_rng(0)
+    model = nn.Chain(nn.Dense(3, 32, "tanh", rng=rng), nn.Dense(32, 1, rng=rng))
     theta, layout = destructure(model)
-    cart = nn.Chain(nn.Dense(4, 32, "tanh", rng=np.random.default_rng(0)), nn.Dense(32, 2))
+    cart = nn.Chain(nn.Dense(4, 32, "tanh", rng=rng), nn.Dense(32, 2, rng=rng))
     start, cart_layout = destructure(cart)
     strategy = es.OpenAIES(0.3 * start, maximize=True, pop=POP, sigma=0.2)
     found = es.run(strategy, es.Native(es.CartPole(), cart, cart_layout), generations=learning, progress=False)

@@ -677,7 +677,8 @@ cdef class Plan:
         """Return whether `out` is a vector that the leaves can be copied into as it stands."""
         return (
             cnp.PyArray_CheckExact(out)
-            and descr_of(<cnp.ndarray>out) == <void*>self.dtype
+            and cnp.PyArray_TYPE(<cnp.ndarray>out) == self.dtype.num
+            and cnp.PyArray_ISNOTSWAPPED(<cnp.ndarray>out)
             and PyArray_NDIM(<cnp.ndarray>out) == 1
             and PyArray_DIMS(<cnp.ndarray>out)[0] == self.size
             and cnp.PyArray_IS_C_CONTIGUOUS(<cnp.ndarray>out)

@@ -68,6 +68,7 @@ def operations(model: Any) -> dict[str, Callable[[], Any]]:
     return {
         "flat.copy()": flat.copy,
         BASELINE: lambda: np.copyto(out, flat),
+        "destructure": lambda: destructure(model),
         "restructure": lambda: layout.restructure(flat),
         "restructure(out=)": lambda: layout.restructure(flat, out=target),
         "load": lambda: bound.load(flat),

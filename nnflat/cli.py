@@ -1,4 +1,4 @@
-"""The command line: `nnflat evolve ENV | play FILE | train DATA | info FILE | bench`.
+"""The command line: `nnflat evolve ENV | play FILE | train DATA | info FILE | bench | dashboard`.
 
 Results go to stdout, progress and errors to stderr. Exit codes: 0, all went well; 2, one sentence says what
 was wrong; 130, interrupted by Ctrl-C, with what there was saved.
@@ -70,6 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     info.set_defaults(command=_info)
     bench = commands.add_parser("bench", parents=[common], help="time the ways between tree and flat vector")
     bench.set_defaults(command=_bench)
+    _add_dashboard(commands, common)
     return parser
 
 
@@ -120,6 +121,15 @@ def _add_train(commands: Any, common: argparse.ArgumentParser) -> None:
         ("--out", str, ".", "the folder in which model and learning curve are written"),
     ):
         train.add_argument(option, type=kind, default=default, help=f"{text} (default: %(default)s)")
+
+
+def _add_dashboard(commands: Any, common: argparse.ArgumentParser) -> None:
+    dashboard = commands.add_parser("dashboard", parents=[common], help="serve what was measured, commit by commit")
+    dashboard.set_defaults(command=_dashboard)
+    dashboard.add_argument("--run", action="store_true", help="first measure the checked-out commit")
+    dashboard.add_argument("--quick", action="store_true", help="measure each call for a fifth of the time")
+    dashboard.add_argument("--no-serve", action="store_true", help="make the page and end")
+    dashboard.add_argument("--port", type=_count, default=8080, help="on 127.0.0.1 (default: %(default)s)")
 
 
 def _count(text: str) -> int:
@@ -387,4 +397,21 @@ def _bench(options: argparse.Namespace) -> int:
         return OK
     print("\n".join(f"{name}: {value}" for name, value in bench.machine().items()))
     print(bench.table(rows))
+    return OK
+
+
+# ---- dashboard ---------------------------------------------------------------------------------------------
+
+
+def _dashboard(options: argparse.Namespace) -> int:
+    """Make the page of the benchmarks whole, and serve it on this machine until Ctrl-C."""
+    from nnflat import dashboard
+
+    page = dashboard.build(dashboard.find_suite(), run=options.run, quick=options.quick)
+    print(f"report: {page / 'report.html'}")
+    if options.no_serve:
+        return OK
+    with dashboard.server(page, options.port) as served:
+        print(f"dashboard: http://{dashboard.HOST}:{served.server_port}/ (end with Ctrl-C)", flush=True)
+        served.serve_forever()
     return OK

@@ -15,7 +15,7 @@ import math
 import operator
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -215,20 +215,33 @@ class Layout(Mapping):
                [1., 1.]])
         """
         trees = list(trees)
-        bounds = [self.bind(tree) for tree in trees]
-        shape = (len(bounds), self.size)
+        sources = [self._source(tree) for tree in trees]
+        shape = (len(trees), self.size)
         population = aligned_empty(math.prod(shape), self.dtype).reshape(shape) if out is None else out
         if not isinstance(population, np.ndarray) or population.dtype != self.dtype:
             came = population.dtype if isinstance(population, np.ndarray) else type(population).__name__
             raise TypeError(f"out must be an array of {self.dtype}; got {came}")
         if population.shape != shape or not population.flags.writeable:
             raise ValueError(f"out must be writeable and of shape {shape}; got shape {population.shape}")
-        if any(np.may_share_memory(population, leaf) for tree in trees for leaf in _tree.leaves(tree)):
-            population[...] = self.stack(trees)  # a row may be another's model
-            return population
-        for bound, row in zip(bounds, population, strict=True):
-            bound.store(out=row)
+        if out is not None and any(np.may_share_memory(out, leaf) for tree in trees for leaf in _tree.leaves(tree)):
+            out[...] = self.stack(trees)  # a row may be another's model
+            return out
+        for store, row in zip(sources, population, strict=True):
+            store(out=row)
         return population
+
+    def _source(self, tree: Any) -> Callable[..., Any]:
+        """Return what stores a tree, found to be of this layout, into a vector `out`."""
+        leaves = self._follow(tree)
+        if leaves is None or not self._plan.fits(leaves):
+            return self.bind(tree).store
+        return partial(self._gather, leaves)
+
+    def _gather(self, leaves: list[np.ndarray], *, out: np.ndarray) -> None:
+        flat = out if self._plan.receives(out) else aligned_empty(self.size, self.dtype)
+        self._plan.gather(leaves, flat)
+        if flat is not out:
+            out[...] = flat
 
     def flatten_grad(self, tree: Any, *, out: np.ndarray | None = None) -> np.ndarray:
         """Copy a tree of gradients into a flat vector; gradients of tied leaves are summed, None counts as zero.
@@ -630,7 +643,7 @@ def _describe(tree: Any, where: Where | None, dtype: Any) -> tuple[Layout, list[
 
 
 def _inexact(dtype: Any) -> np.dtype:
-    result = np.dtype(dtype).newbyteorder("=")
+    result = np.dtype(np.dtype(dtype).newbyteorder("=").str)       # NumPy's own object, which checks by identity know
     if result.kind not in "fc":
         raise TypeError(f"a flat vector needs a float or complex dtype; got {np.dtype(dtype)}")
     return result

@@ -5,7 +5,7 @@ import pytest
 
 from nnflat import bench, destructure
 
-OPERATIONS = ["flat.copy()", "np.copyto", "restructure", "restructure(out=)", "load", "store", "view"]
+OPERATIONS = ["flat.copy()", "np.copyto", "destructure", "restructure", "restructure(out=)", "load", "store", "view"]
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +49,7 @@ def test_a_copy_allocates_its_data_and_what_is_in_place_does_not(rows):
 def test_operations_do_what_their_names_say():
     calls = bench.operations([np.arange(4.0)])
     results = {name: call() for name, call in calls.items()}
+    assert results["destructure"][0].tolist() == [0, 1, 2, 3]
     assert results["flat.copy()"].tolist() == results["store"].tolist() == [0, 1, 2, 3]
     assert all(results[name][0].tolist() == [0, 1, 2, 3] for name in ("restructure", "load", "view"))
 

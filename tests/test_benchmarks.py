@@ -5,7 +5,7 @@ import pkgutil
 import re
 import subprocess
 import sys
-from inspect import getmembers, isclass, isfunction
+from inspect import getmembers, isabstract, isclass, isfunction
 from itertools import product
 from pathlib import Path
 
@@ -14,6 +14,14 @@ import pytest
 
 SUITE = Path(__file__).parents[1] / "asv_bench"
 NAME = re.compile("(time|timeraw|track|mem|peakmem)_")
+SLOW = {"CartPole", "Instructions", "Table", "TenTimes"}  # run by asv in CI
+QUICK = [
+    ("measure", "SECONDS", 1e-5),
+    ("measure", "LEAST", 1),
+    ("counting", "WARM", 1),
+    ("counting", "COUNTED", 1),
+    ("imports", "RUNS", 1),
+]
 
 
 @pytest.fixture(scope="module")
@@ -21,9 +29,10 @@ def suite():
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(SUITE)
         package = importlib.import_module("benchmarks")
+        for module, name, value in QUICK:
+            patch.setattr(importlib.import_module(f"benchmarks.{module}"), name, value)
         yield [
-            importlib.import_module(f"benchmarks.{module.name}")
-            for module in pkgutil.iter_modules(package.__path__)
+            importlib.import_module(f"benchmarks.{module.name}") for module in pkgutil.iter_modules(package.__path__)
         ]
 
 
@@ -32,15 +41,14 @@ def benchmarks(suite):
     """Every benchmark as (name, what has its parameters, function), of modules and of classes."""
     found = []
     for module in suite:
-        functions = [(name, one, one) for name, one in getmembers(module, isfunction) if NAME.match(name)]
+        found += [(name, one, one) for name, one in getmembers(module, isfunction) if NAME.match(name)]
         for _, cls in getmembers(module, isclass):
-            if cls.__module__ == module.__name__:
-                functions += [
+            if cls.__module__ == module.__name__ and not isabstract(cls):
+                found += [
                     (f"{cls.__name__}.{name}", cls, method.__get__(cls()))
                     for name, method in getmembers(cls, isfunction)
                     if NAME.match(name)
                 ]
-        found += functions
     return found
 
 
@@ -55,17 +63,25 @@ def python(code):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
 
-def test_there_are_benchmarks(benchmarks):
-    assert len(benchmarks) >= 3
+TOPICS = {
+    *("evolution", "flat", "gradients", "imports", "layers", "main_job"),
+    *("memory", "overhead", "population", "tape", "training"),
+}
+
+
+def test_every_topic_has_benchmarks(benchmarks):
+    assert TOPICS.issubset(owner.__module__.rpartition(".")[2] for _, owner, _ in benchmarks)
 
 
 def test_every_benchmark_runs_once(benchmarks):
     for name, owner, benchmark in benchmarks:
-        for arguments in combinations(owner):
+        for arguments in [] if owner.__name__ in SLOW else combinations(owner):
             result = benchmark(*arguments)
             if "timeraw" in name:  # gives code for a process of its own
                 run = python(result)
                 assert run.returncode == 0, f"{name}{arguments}: {run.stderr}"
+            if "track" in name:
+                assert result >= 0, f"{name}{arguments}"
 
 
 def test_no_benchmark_has_a_setup_for_asv_would_time_cold_calls(benchmarks):
@@ -77,6 +93,10 @@ def test_every_parameter_has_a_name(benchmarks):
         assert {len(getattr(owner, "param_names", ()))} == {len(args) for args in combinations(owner)}, name
 
 
+def test_what_is_tracked_has_a_unit(benchmarks):
+    assert [name for name, _, one in benchmarks if ".track" in name and not hasattr(one, "unit")] == []
+
+
 def test_every_operation_moves_the_same_numbers(suite):
     flat = next(module for module in suite if module.__name__ == "benchmarks.flat")
     calls = flat.operations("4-32-2")
@@ -86,17 +106,11 @@ def test_every_operation_moves_the_same_numbers(suite):
     np.testing.assert_array_equal(calls["store"](), vector)
 
 
-def test_the_bars_are_measured_for_every_model(monkeypatch, capsys):
-    monkeypatch.syspath_prepend(SUITE)
-    bars = importlib.import_module("bars")
-    monkeypatch.setattr(bars, "ROUNDS", 1)
-    monkeypatch.setattr(bars, "once", lambda call, number: (call(), 1e-3)[1])
-    for name, (model, dtype) in bars.MODELS.items():
-        bars.row(name, model, dtype)
-    bars.new_model_against_numpy()
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == len(bars.MODELS) + 1
-    assert all(line.count("1.00 (") >= 1 for line in lines)
+@pytest.mark.parametrize("way", ["compiled", "compiled_out"])
+def test_every_way_of_the_tape_gives_what_numpy_gives(suite, way):
+    tape = next(module for module in suite if module.__name__ == "benchmarks.tape")
+    for calls in (tape.policies("64-32-10 batch 32"), tape.chains(), tape.identity()):
+        np.testing.assert_array_equal(calls[way](), calls["numpy"]())
 
 
 def test_the_bars_of_evolution_are_measured(monkeypatch, capsys):

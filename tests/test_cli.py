@@ -431,5 +431,5 @@ def test_bench_prints_one_json_object(small_bench, capsys):
     assert main(["bench", "--json", "--quiet"]) == 0
     out, err = capsys.readouterr()
     found = json.loads(out)
-    assert (found["baseline"], len(found["rows"]), err) == ("np.copyto", 7, "")
+    assert (found["baseline"], len(found["rows"]), err) == ("np.copyto", 8, "")
     assert {"min_us", "mean_us", "blocks", "bytes", "min_ratio", "mean_ratio"} <= found["rows"][0].keys()

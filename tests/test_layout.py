@@ -1423,3 +1423,20 @@ def test_where_must_not_cut_an_overlap():
     block = count(6)
     with pytest.raises(ValueError, match="share memory"):
         nf.destructure({"a": block[:4], "b": block[2:]}, where=lambda path, leaf: path == ("a",))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.complex64, np.complex128])
+def test_the_dtype_of_a_layout_is_numpys_own_object(dtype):
+    """Checks by identity would take another one, equal to it, for a dtype that needs a cast."""
+    swapped = np.zeros(2, np.dtype(dtype).newbyteorder("S"))
+    for leaves in ([np.zeros(2, dtype)], [swapped]):
+        for layout in (Layout.of(leaves), Layout.of(leaves, dtype=swapped.dtype), Layout.of(leaves).astype(dtype)):
+            assert layout.dtype is np.dtype(dtype)
+
+
+def test_trees_are_stacked_into_rows_that_are_no_piece_of_memory():
+    trees = [{"a": np.full(2, k), "b": np.full((1, 3), -k)} for k in (1.0, 2.0)]
+    layout, out = Layout.of(trees[0]), np.zeros((2, 10))
+    layout.stack(trees, out=out[:, ::2])
+    assert out[:, ::2].tolist() == [[1, 1, -1, -1, -1], [2, 2, -2, -2, -2]]
+    assert not out[:, 1::2].any()

@@ -9,7 +9,7 @@ from nnflat import Layout, destructure, es, nn
 
 X = np.random.default_rng(0).normal(size=(6, 5)).astype(np.float32)
 DENSE = nn.Chain(nn.Dense(5, 8, "tanh", rng=np.random.default_rng(1)), nn.Dense(8, 3, rng=np.random.default_rng(2)))
-OTHER = nn.Chain(nn.Dense(5, 8), np.tanh, nn.Dense(8, 3))
+OTHER = nn.Chain(nn.Dense(5, 8, rng=np.random.default_rng(3)), np.tanh, nn.Dense(8, 3, rng=np.random.default_rng(4)))
 
 
 def total(forward, key):

@@ -97,10 +97,11 @@ def test_steps_are_those_of_running_episodes_only():
 
 
 def test_other_models_are_rolled_out_too():
-    model = nn.Chain(nn.Dense(4, 3), np.tanh, nn.Dense(3, 2))
+    rng = np.random.default_rng(0)
+    model = nn.Chain(nn.Dense(4, 3, rng=rng), np.tanh, nn.Dense(3, 2, rng=rng))
     theta, layout = destructure(model)
     dense = nn.Chain(nn.Dense(4, 3, "tanh"), nn.Dense(3, 2))
-    population = np.random.default_rng(0).normal(size=(5, theta.size)).astype(np.float32)
+    population = rng.normal(size=(5, theta.size)).astype(np.float32)
     expected = es.Native(es.CartPole(), dense, destructure(dense)[1])(population, KEY)
     np.testing.assert_array_equal(es.Native(es.CartPole(), model, layout)(population, KEY), expected)
 
@@ -127,7 +128,7 @@ def test_a_pickled_evaluator_counts_on():
 
 
 def test_cartpole_is_solved_natively():
-    model = nn.Chain(nn.Dense(4, 32, "tanh", rng=np.random.default_rng(0)), nn.Dense(32, 2))
+    model = policy(es.CartPole(), hidden=32)[0]
     model.layers[1].weight[...] *= 0.01
     theta, layout = destructure(model)
     strategy = es.OpenAIES(theta, maximize=True, pop=64, sigma=0.2, seed=0)

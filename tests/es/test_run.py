@@ -193,6 +193,9 @@ KINDS = [es.OpenAIES, es.ARS, es.PGPE, es.SNES, es.XNES, es.SepCMA, es.LMMAES, e
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("suffix", ["safetensors", "npz"])
 def test_a_resumed_run_is_the_whole_run_to_the_bit(kind, suffix, tmp_path):
+    if kind is es.PyCMA:
+        pytest.importorskip("cma")
+
     def new():
         return kind(np.linspace(0, 1, 5), maximize=False, pop=8, sigma=0.2, seed=3)
 
