@@ -255,6 +255,7 @@ def trace_and_plan(fn: Callable[..., Any], leaves: Sequence[Any], forms: Sequenc
     planned = plan(trace.tape, results, list(forms))
     planned.replay.build, planned.replay.flat = builder(shape, constants)
     planned.replay.watch = watch_over(trace.links, [array for _, array, _ in planned.replay.captured])
+    trace.links = again.links = ()          # they hold the function, which its traces must not
     if [instruction.action for instruction in planned.replay.instructions] == ["repeat"]:
         planned.replay.threads, planned.replay.share = getattr(fn, "threads", 1), share
     return planned, [value_of(end) for end, constant in zip(ends, constants, strict=True) if constant is None]
