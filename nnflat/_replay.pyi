@@ -4,6 +4,8 @@ from typing import Any, TypeVar
 import numpy as np
 from typing_extensions import disjoint_base
 
+from nnflat._walk import Watch
+
 _Cls = TypeVar("_Cls", bound=type)
 
 ACTIONS: dict[str, int]
@@ -76,6 +78,7 @@ class Replay:
     threads: int
     share: Any
     in_place: tuple[frozenset[int], ...]
+    watch: Watch | None
     def __new__(
         cls,
         instructions: list[Any],

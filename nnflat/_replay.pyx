@@ -29,6 +29,7 @@ from libc.stdint cimport uintptr_t
 from libc.string cimport memcpy, memset
 
 from nnflat._loops cimport InnerLoop, Loop
+from nnflat._walk cimport Watch
 
 import numpy as np
 
@@ -206,6 +207,7 @@ cdef class Replay:
     cdef readonly list captured
     cdef tuple captured_arrays
     cdef tuple captured_forms
+    cdef public Watch watch         # over what could re-bind the captured arrays
     cdef readonly list outer        # (buffer, the window around this tape that it stands for)
     cdef readonly tuple forms
     cdef readonly tuple result_forms
@@ -294,7 +296,7 @@ cdef class Replay:
         for i in range(self.ncaptured):
             if not (<Form>self.captured_forms[i]).fits(<cnp.ndarray>self.captured_arrays[i]):
                 return False
-        return True
+        return self.watch is None or self.watch.changed() == -1
 
     def matches(self, tuple leaves) -> bool:
         """Whether the leaves, and the captured arrays as they are now, have the forms of this replay."""

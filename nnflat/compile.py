@@ -24,7 +24,7 @@ from typing import Any, overload
 import numpy as np
 
 from nnflat._replay import Caller, Form, Replay, is_plain, vectorcalled
-from nnflat.captured import with_traced_arrays
+from nnflat.captured import watch_over, with_traced_arrays
 from nnflat.context import TraceError, active, tracing
 from nnflat.explain import explain
 from nnflat.plan import Plan, plan
@@ -56,7 +56,9 @@ class Program(Caller):
     The first call with arguments of a new form runs the function two or three times, so it has to be pure: no
     printing, no random numbers, no hidden state. Arrays that it closes over (weights, say) are read at each call, as
     NumPy would; so is what NumPy computes from them alone, where they are in closures, globals, defaults, or in a tree
-    (an object that is no tree, see `nnflat.tree.register`, is not looked into). Python numbers are constants.
+    (an object that is no tree, see `nnflat.tree.register`, is not looked into). A name, an item or an attribute that
+    holds another array since is traced anew: writing in place (`weight -= step`) is cheaper. Python numbers are
+    constants, and so are objects with attributes that names hold.
     """
 
     def __init__(self, fn: Callable[..., Any], *, static: str | Sequence[str] = (), max_traces: int = 32) -> None:
@@ -245,14 +247,21 @@ def trace_and_plan(fn: Callable[..., Any], leaves: Sequence[Any], forms: Sequenc
             raise impure(f"a result was {end!r}, then {other!r}")
         constants.append(None if is_traced(end) or type(end) is np.ndarray else (end,))
     planned = plan(trace.tape, results, list(forms))
-    planned.replay.build, planned.replay.flat = builder(shape, constants)
-    planned.replay.shape = shape
-    planned.replay.constant_results = frozenset(i for i, constant in enumerate(constants) if constant is not None)
-    if not any(constants) and is_plain(shape):
-        planned.replay.result_structure = shape
+    shape_results(planned.replay, shape, constants)
+    planned.replay.watch = watch_over(trace.links, [array for _, array, _ in planned.replay.captured])
+    trace.links = again.links = ()          # they hold the function, which its traces must not
     if [instruction.action for instruction in planned.replay.instructions] == ["repeat"]:
         planned.replay.threads, planned.replay.share = getattr(fn, "threads", 1), share
     return planned, [value_of(end) for end, constant in zip(ends, constants, strict=True) if constant is None]
+
+
+def shape_results(replay: Replay, shape: Structure, constants: list[Any]) -> None:
+    """Tell a replay what to make of its results, and where an `out` has them."""
+    replay.build, replay.flat = builder(shape, constants)
+    replay.shape = shape
+    replay.constant_results = frozenset(i for i, constant in enumerate(constants) if constant is not None)
+    if not any(constants) and is_plain(shape):
+        replay.result_structure = shape
 
 
 def trace_once(fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
