@@ -102,7 +102,7 @@ def _add_play(commands: Any, common: argparse.ArgumentParser) -> None:
     play = commands.add_parser("play", parents=[common], help="play an evolved policy, or draw it playing")
     play.set_defaults(command=_play)
     play.add_argument("file", metavar="FILE", help="a policy that `nnflat evolve` has written")
-    play.add_argument("--episodes", type=_count, default=1, help="so many (default: %(default)s)")
+    play.add_argument("--episodes", type=_count, default=1, help="how many to play (default: %(default)s)")
     play.add_argument("--render", metavar="GIF", help="write an animation of them")
 
 
@@ -259,10 +259,12 @@ def _play(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(report | ({"render": options.render} if render else {})))
         return OK
-    print(f"{env_id}: mean return {report['mean']:.2f} over {options.episodes} episodes")
+    print(f"{env_id}: mean return {report['mean']:.2f} over {options.episodes} episode{'s' * (options.episodes > 1)}")
     if render:
         print(f"wrote {options.render}, {len(pictures)} pictures")
     return OK
+
+
 # ---- train -------------------------------------------------------------------------------------------------
 
 
