@@ -11,6 +11,7 @@ BLOCK_SIZE: int
 KINDS: dict[str, int]
 
 def tracing_depth(change: int) -> None: ...
+def is_plain(structure: Any) -> bool: ...
 
 @disjoint_base
 class Form:
@@ -66,6 +67,10 @@ class Block:
 
 @disjoint_base
 class Replay:
+    structure: Any
+    shape: Any
+    constant_results: frozenset[int]
+    result_structure: Any
     build: Callable[[list[Any]], Any] | None
     flat: bool
     threads: int
@@ -109,7 +114,7 @@ class Replay:
     def matches(self, leaves: tuple[Any, ...]) -> bool: ...
     def structured(self, results: list[Any]) -> Any: ...
     def run_block(self, block: Block) -> None: ...
-    def __call__(self, leaves: tuple[Any, ...], out: list[np.ndarray] | None = None) -> list[Any]: ...
+    def __call__(self, leaves: tuple[Any, ...], out: tuple[np.ndarray, ...] | None = None) -> list[Any]: ...
 
 @disjoint_base
 class Caller:

@@ -11,6 +11,7 @@ import sys
 import threading
 import tracemalloc
 import warnings
+from collections import OrderedDict, namedtuple
 from pathlib import Path
 
 import numpy as np
@@ -81,6 +82,68 @@ def test_arguments_may_be_trees_numbers_scalars_and_statics():
         assert given["sum"].dtype == expected["sum"].dtype == np.float64
         assert (given["name"], given["none"]) == ("left", None)
     assert len(program.traces.plans) == 1
+
+
+TREES = {
+    "dict": lambda x: {"a": x, "b": x + 1},
+    "nested": lambda x: {"a": [x, (x + 1, {})], "b": ()},
+    "list": lambda x: [x, x + 1],
+    "ordered": lambda x: OrderedDict(a=x, b=x + 1),
+    "named": lambda x: Pair(x, x + 1),
+}
+Pair = namedtuple("Pair", "left right")
+
+
+@pytest.mark.parametrize("make", TREES.values(), ids=TREES)
+def test_trees_go_in_and_come_out_as_they_are_and_may_be_written_in_place(make):
+    def function(tree, scale):
+        return nf.tree.map(lambda leaf: leaf * scale, tree)
+
+    program = nf.compile(function)
+    for value in (1.0, 2.0, 3.0):
+        tree, out = make(np.full(3, value)), make(np.zeros(3))
+        made, written = program(tree, 2.0), program(tree, 2.0, out=out)
+        for result in (made, written):
+            assert type(result) is type(tree)
+            pairs = zip(nf.tree.items(result), nf.tree.items(function(tree, 2.0)), strict=True)
+            assert all(path == other and np.array_equal(a, b) for (path, a), (other, b) in pairs)
+        assert written is out
+        assert program(tree, 2.0, out=tree) is tree
+    assert len(program.traces.plans) == 1
+
+
+@pytest.mark.parametrize("other", [
+    {"b": X, "a": X}, {"a": X}, {"a": X, "b": X, "c": X}, {"a": X, "d": X}, [X, X], (X, X), {"a": X, "b": [X]},
+    OrderedDict(a=X, b=X), {"a": X, "b": None}, {"a": X, "b": X[0]}, X,
+])
+def test_a_tree_of_another_structure_is_traced_anew(other):
+    def total(tree):
+        return sum(leaf.sum() for leaf in nf.tree.leaves(tree))
+
+    program = nf.compile(total)
+    for tree in ({"a": X, "b": 2 * X}, other, {"a": X, "b": 2 * X}):
+        assert program(tree) == total(tree)
+    assert len(program.traces.plans) == 2
+
+
+@pytest.mark.parametrize("out", [
+    {"b": np.zeros(3), "a": np.zeros(3)}, {"a": np.zeros(3)}, [np.zeros(3)] * 2, np.zeros(3),
+    {"a": np.zeros(3), "b": [np.zeros(3)]},
+])
+def test_an_out_of_another_structure_is_refused_before_anything_is_written(out):
+    program = nf.compile(lambda x: {"a": x, "b": x + 1})
+    program(np.ones(3))
+    with pytest.raises((TypeError, ValueError), match="out"):
+        program(np.ones(3), out=out)
+    assert not any(leaf.any() for leaf in nf.tree.leaves(out))
+
+
+def test_an_out_keeps_what_is_no_array_in_it():
+    program, out = nf.compile(lambda x: {"a": x * 2, "name": "left", "n": None}), {"a": np.zeros(3), "name": 0, "n": 0}
+    for scale in (1.0, 2.0):
+        assert program(np.full(3, scale), out=out) is out
+        assert out["a"].tolist() == [2 * scale] * 3
+    assert (out["name"], out["n"]) == (0, 0)
 
 
 def test_python_numbers_are_weak_and_may_change_without_a_new_trace():
