@@ -231,13 +231,17 @@ def _print_report(report: dict[str, Any], *, as_json: bool) -> None:
     solved = threshold is not None and report["fitness"] >= threshold
     goal = "" if threshold is None else f" ({'solved' if solved else 'not solved'}: {threshold:g} is needed)"
     print(f"{report['environment']}: mean return {report['fitness']:.2f} over 100 fresh episodes{goal}")
-    rule = report["stopped_by"]
-    end = {"generations": "stopped", "interrupted": "interrupted"}.get(rule, f"stopped by {rule}")
     print(
-        f"{end} after {report['generations']:,} generations, {report['evaluations']:,} evaluations, "
+        f"{_end(report)} after {report['generations']:,} generations, {report['evaluations']:,} evaluations, "
         f"{report['steps']:,} steps"
     )
     print(f"wrote {report['policy']} and {report['curve']}")
+
+
+def _end(report: dict[str, Any]) -> str:
+    rule = report["stopped_by"]
+    plain = {"generations": "stopped", "epochs": "stopped", "interrupted": "interrupted"}
+    return plain.get(rule, f"stopped by {rule}")
 
 
 # ---- play --------------------------------------------------------------------------------------------------
@@ -326,7 +330,7 @@ def _as_text(report: dict[str, Any]) -> str:
     value = f"{report['test']:.2%}" if report["measure"] == "accuracy" else f"{report['test']:.3f}"
     return (
         f"{report['data']}: test {report['measure']} {value}, {report['parameters']:,} parameters\n"
-        f"stopped by {report['stopped_by']} after {report['epochs']} epochs, best was {report['best_epoch']}\n"
+        f"{_end(report)} after {report['epochs']} epochs, best was {report['best_epoch']}\n"
         f"wrote {report['model']} and {report['curve']}"
     )
 
