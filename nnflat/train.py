@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from nnflat import files, random
+from nnflat._figure import empty_figure
 from nnflat.compile import CACHE, compile
 from nnflat.grad import value_and_grad
 from nnflat.layout import Layout, destructure
@@ -64,19 +65,14 @@ class History(dict):
 
     def plot(self, path: str | PathLike[str] | None = None) -> Any:
         """Draw the losses by epoch, and the best one, as a matplotlib Figure; save it where `path` is given."""
-        try:
-            from matplotlib.figure import Figure
-        except ImportError:
-            raise ImportError("a learning curve needs matplotlib: pip install 'nnflat[demo]'") from None
-        figure = Figure(layout="constrained")
-        axes = figure.add_subplot()
+        figure, axes = empty_figure()
         for name in ("loss", "validation"):
             if name in self:
                 axes.plot(self["epoch"], self[name], label=name)
         if self.best_epoch:
             axes.axvline(self.best_epoch, color="grey", linestyle=":", label=f"best: epoch {self.best_epoch}")
         axes.set(xlabel="epoch", ylabel="loss")
-        axes.legend()
+        axes.legend(edgecolor="none")
         if path is not None:
             figure.savefig(path)
         return figure
