@@ -33,7 +33,7 @@ class Bar:
     def limit(self) -> str:
         """Return the bar as text."""
         sign, value = ("<=", self.at_most) if self.at_least is None else (">=", self.at_least)
-        return f"{sign} {value:g}{self.unit}"
+        return f"{sign} {value:.3g}{self.unit}"
 
     def ratio(self, value: float) -> float:
         """Return how far inside the bar a value is: 1 or more is met."""

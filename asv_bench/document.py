@@ -39,7 +39,7 @@ counts: allocations, bytes, and instructions under callgrind (`gates.json`).
 ## The bars
 
 {met} of {measured} measured bars are met; {missed} are missed, and {unmeasured} have no figure yet. A bar on means
-(`track_mean_ratio`) stands beside that on minima. The last column is how many times inside its bar a value is.
+(`track_mean_ratio`) stands beside that on minima. `inside` is how many times inside its bar a value is.
 
 {bars}
 
@@ -50,17 +50,17 @@ are compared. Times are the least of a call and, in brackets, the mean; the rati
 
 {peers}
 """
+BAR_HEAD = ("issue", "what", "bar", "last value", "inside", "", "benchmark")
 
 
 def bar_row(bar: Bar, value: float | None) -> tuple[str, ...]:
-    """Return the cells of one bar."""
-    start = (str(bar.issue), escaped(bar.text), bar.limit)
-    name = f"`{escaped(bar.name)}`"
+    """Return the cells of one bar, those of `BAR_HEAD`."""
+    start, end = (str(bar.issue), escaped(bar.text), bar.limit), f"`{escaped(bar.name)}`"
     if value is None:
-        return *start, name, "not measured", "", ""
+        return *start, "not measured", "", "", end
     scaled = value * bar.scale
     verdict = "met" if bar.met(scaled) else "**missed**"
-    return *start, name, f"{scaled:.3g}{bar.unit}", f"{bar.ratio(scaled):.2f}", verdict
+    return *start, f"{scaled:.3g}{bar.unit}", f"{bar.ratio(scaled):.2f}", verdict, end
 
 
 def escaped(text: str) -> str:
@@ -71,7 +71,7 @@ def page(figures: Figures) -> str:
     """Return the page as Markdown."""
     values = [figures.value(bar.benchmark, bar.case) for bar in BARS]
     rows = [bar_row(bar, value) for bar, value in zip(BARS, values, strict=True)]
-    verdicts = [row[-1] for row in rows]
+    verdicts = [row[BAR_HEAD.index("")] for row in rows]
     versions = {name: number for peer in figures.peers["peers"] for name, number in peer["versions"].items()}
     return TEXT.format(
         machine=", ".join(f"{name} {value}" for name, value in figures.peers["machine"].items()),
@@ -80,7 +80,7 @@ def page(figures: Figures) -> str:
         missed=verdicts.count("**missed**"),
         measured=len(rows) - verdicts.count(""),
         unmeasured=verdicts.count(""),
-        bars=markdown([("issue", "what", "bar", "benchmark", "last value", "inside", ""), *rows]),
+        bars=markdown([BAR_HEAD, *rows]),
         versions=", ".join(f"{name} {number}" for name, number in versions.items() if name != "nnflat"),
         peers=markdown(table(figures.peers)),
     )

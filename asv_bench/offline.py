@@ -3,7 +3,7 @@
     python asv_bench/offline.py [HTML] [--cache FOLDER]
 
 The page loads its libraries from the net, and without one shows an error and nothing else. They are all on npm, under
-the MIT licence: `npm pack` fetches each once into the cache.
+the MIT licence: `npm pack` fetches each once into the cache, and needs the net that once.
 """
 
 import argparse
@@ -44,9 +44,11 @@ def archive(package: str, cache: Path) -> Path:
     path = cache / f"{name}-{version}.tgz"
     if not path.exists():
         if shutil.which("npm") is None:
-            raise RuntimeError("npm is needed to fetch the scripts of the page once (Debian: apt install npm)")
+            raise OSError("npm is needed to fetch the scripts of the page once (Debian: apt install npm)")
         cache.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["npm", "pack", "--silent", package], cwd=cache, check=True, stdout=subprocess.DEVNULL)
+        done = subprocess.run(["npm", "pack", "--silent", package], cwd=cache, stdout=subprocess.DEVNULL, check=False)
+        if done.returncode:
+            raise OSError(f"npm could not fetch {package}, which the page needs once: is there a network?")
     return path
 
 
@@ -81,7 +83,11 @@ def main() -> int:
     parser.add_argument("html", nargs="?", type=Path, default=SUITE / "html", help="what asv publish wrote")
     parser.add_argument("--cache", type=Path, default=CACHE, help="where npm's archives are kept")
     options = parser.parse_args()
-    place(options.html, options.cache)
+    try:
+        place(options.html, options.cache)
+    except OSError as error:
+        print(f"{error}; {options.html / 'report.html'} needs neither", file=sys.stderr)
+        return 1
     rewrite(options.html)
     return 0
 

@@ -4,13 +4,14 @@
 """
 
 import argparse
+import re
 import sys
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from bars import BARS
-from document import bar_row
+from document import BAR_HEAD, bar_row
 from figures import Figures
 from graphs import lines
 from peers import duration, table
@@ -76,8 +77,8 @@ def copy_row(row: dict[str, Any]) -> tuple[str, ...]:
 def bars(figures: Figures) -> str:
     """Return the table of bars."""
     rows = [bar_row(bar, figures.value(bar.benchmark, bar.case)) for bar in BARS]
-    plain = [tuple(value.strip("*`").replace("\\|", "|") for value in row) for row in rows]
-    return html_table([("issue", "what", "bar", "benchmark", "last value", "inside", ""), *plain], text={1, 3})
+    plain = [tuple(re.sub(r"[*`\\]", "", value) for value in row) for row in rows]
+    return html_table([BAR_HEAD, *plain], text={1, 5, 6})
 
 
 def slopes(figures: Figures) -> str:

@@ -4,6 +4,8 @@ from typing import Any, TypeVar
 import numpy as np
 from typing_extensions import disjoint_base
 
+from nnflat._walk import Watch
+
 _Cls = TypeVar("_Cls", bound=type)
 
 ACTIONS: dict[str, int]
@@ -11,6 +13,7 @@ BLOCK_SIZE: int
 KINDS: dict[str, int]
 
 def tracing_depth(change: int) -> None: ...
+def is_plain(structure: Any) -> bool: ...
 
 @disjoint_base
 class Form:
@@ -66,11 +69,16 @@ class Block:
 
 @disjoint_base
 class Replay:
+    structure: Any
+    shape: Any
+    constant_results: frozenset[int]
+    result_structure: Any
     build: Callable[[list[Any]], Any] | None
     flat: bool
     threads: int
     share: Any
     in_place: tuple[frozenset[int], ...]
+    watch: Watch | None
     def __new__(
         cls,
         instructions: list[Any],
@@ -109,7 +117,7 @@ class Replay:
     def matches(self, leaves: tuple[Any, ...]) -> bool: ...
     def structured(self, results: list[Any]) -> Any: ...
     def run_block(self, block: Block) -> None: ...
-    def __call__(self, leaves: tuple[Any, ...], out: list[np.ndarray] | None = None) -> list[Any]: ...
+    def __call__(self, leaves: tuple[Any, ...], out: tuple[np.ndarray, ...] | None = None) -> list[Any]: ...
 
 @disjoint_base
 class Caller:

@@ -29,6 +29,7 @@ from libc.stdint cimport uintptr_t
 from libc.string cimport memcpy, memset
 
 from nnflat._loops cimport InnerLoop, Loop
+from nnflat._walk cimport Watch
 
 import numpy as np
 
@@ -51,6 +52,9 @@ cdef extern from "Python.h":
         unsigned long tp_flags
     ctypedef struct PyTupleObject:
         PyObject** ob_item
+    ctypedef struct PyListObject:
+        PyObject** ob_item
+    int PyDict_Next(object, Py_ssize_t*, PyObject**, PyObject**)
     unsigned long Py_TPFLAGS_HAVE_VECTORCALL
     Py_ssize_t PyVectorcall_NARGS(size_t)
     void* PyVectorcall_Call
@@ -175,6 +179,7 @@ cdef struct Space:
 include "_replay_operations.pxi"
 include "_replay_tape.pxi"
 include "_replay_forms.pxi"
+include "_replay_containers.pxi"
 include "_replay_helpers.pxi"
 include "_replay_spaces.pxi"
 include "_replay_flags.pxi"
@@ -202,6 +207,7 @@ cdef class Replay:
     cdef readonly list captured
     cdef tuple captured_arrays
     cdef tuple captured_forms
+    cdef public Watch watch         # over what could re-bind the captured arrays
     cdef readonly list outer        # (buffer, the window around this tape that it stands for)
     cdef readonly tuple forms
     cdef readonly tuple result_forms
@@ -209,6 +215,10 @@ cdef class Replay:
     cdef readonly list result_buffers
     cdef readonly Size nbytes
     cdef Size scratch_nbytes
+    cdef public object structure        # of the arguments; None: they are the leaves
+    cdef public object shape            # the structure of what the function gave
+    cdef public frozenset constant_results      # which ends of it are no results of the tape
+    cdef public object result_structure     # the same, where `assemble` can make what the function gave
     cdef public object build        # results -> what the function gave; None: the one result itself
     cdef public bint flat           # build gives a tuple of the results
     cdef public int threads         # that share the rows of a tape that is one REPEAT
@@ -286,21 +296,21 @@ cdef class Replay:
         for i in range(self.ncaptured):
             if not (<Form>self.captured_forms[i]).fits(<cnp.ndarray>self.captured_arrays[i]):
                 return False
-        return True
+        return self.watch is None or self.watch.changed() == -1
 
     def matches(self, tuple leaves) -> bool:
         """Whether the leaves, and the captured arrays as they are now, have the forms of this replay."""
         return self.accepts(items_of(leaves), len(leaves))
 
-    def __call__(self, tuple leaves, list out=None):
-        """Run on leaves that match; return the list of results, in `out` where it is given."""
+    def __call__(self, tuple leaves, tuple out=None):
+        """Run on leaves that match; return the list of results, or `out` where it is given."""
         return self.replay(items_of(leaves), out)
 
     def structured(self, list results):
         """Make what the function gave of the list of results."""
         return self.finish(results)
 
-    cdef list replay(self, PyObject** leaves, list out):
+    cdef object replay(self, PyObject** leaves, tuple out):
         cdef Block block = self.acquire()
         try:
             return self.replay_in(block.space, leaves, out)
@@ -322,24 +332,25 @@ cdef class Replay:
             self.pool.append(block)
         return 0
 
-    cdef list replay_in(self, Space* space, PyObject** leaves, list out):
+    cdef object replay_in(self, Space* space, PyObject** leaves, tuple out):
         cdef list results
         cdef bint detour = False
         cdef bint aliased = False
         self.aim_inputs(space, leaves)
         if out is None:
             results = self.fresh_results()
+            self.aim_results(space, items_of_list(results), False)
         else:
-            results = out
+            results = None
             detour = self.must_detour(leaves, out, &aliased)
-        self.aim_results(space, results, detour)
+            self.aim_results(space, items_of(out), detour)
         if self.threads > 1:
             self.run_threads(space)
         else:
             self.run_flagged(space, aliased and not detour and listen() != 0)
         if detour:
             self.deliver(space, out)
-        return results
+        return out if results is None else results
 
     cdef list fresh_results(self):
         cdef Form form
@@ -361,8 +372,8 @@ cdef class Replay:
             space.bases[self.slots[nargs + i]] = <char*>cnp.PyArray_DATA(<cnp.ndarray>self.captured_arrays[i])
         return 0
 
-    cdef int aim_results(self, Space* space, list results, bint detour) except -1:
-        cdef Size i, nresults = len(results)
+    cdef int aim_results(self, Space* space, PyObject** results, bint detour) except -1:
+        cdef Size i, nresults = len(self.result_forms)
         cdef Size* slots = self.slots + len(self.forms) + self.ncaptured
         if detour and not space.scratch:
             space.scratch = <char*>PyMem_RawMalloc(self.scratch_nbytes + ALIGNMENT)
@@ -373,7 +384,17 @@ cdef class Replay:
                                      else <char*>cnp.PyArray_DATA(<cnp.ndarray>results[i]))
         return 0
 
-    cdef int deliver(self, Space* space, list out) except -1:
+    cdef tuple outs_of(self, out):
+        """The arrays of an `out`; None where it has another structure than the results, or a rare one."""
+        cdef list ends
+        if self.build is None:
+            return (out,)
+        if self.flat:
+            return out if type(out) is tuple else None
+        ends = []
+        return tuple(ends) if self.result_structure is not None and follow(self.result_structure, out, ends) else None
+
+    cdef int deliver(self, Space* space, tuple out) except -1:
         cdef Size i
         cdef Form form
         cdef char* data
@@ -386,7 +407,7 @@ cdef class Replay:
                 copy_into(out[i], form.over(data, False))
         return 0
 
-    cdef bint must_detour(self, PyObject** leaves, list out, bint* aliased) except -1:
+    cdef bint must_detour(self, PyObject** leaves, tuple out, bint* aliased) except -1:
         """Check `out`; whether results have to be finished elsewhere before it may be written (R3)."""
         cdef Size i
         cdef int found
@@ -399,7 +420,7 @@ cdef class Replay:
             aliased[0] |= found == TAKES
         return detour
 
-    cdef int meets(self, Size i, PyObject** leaves, list out) except -1:
+    cdef int meets(self, Size i, PyObject** leaves, tuple out) except -1:
         """Whether out[i] has another form than its result, or may share memory with an input or an earlier out.
 
         TAKES where that is all the memory of an input, whose place the result may take.
@@ -502,13 +523,15 @@ cdef class Replay:
 
     cdef object finish(self, list results):
         cdef Form form
-        cdef Size i
+        cdef Size i, place = 0
         for i in range(len(results)):
             form = <Form>self.result_forms[i]
             if form.kind != ARRAY:
                 results[i] = results[i].item() if form.kind == NUMBER else results[i][()]
         if self.build is None:
             return results[0]
+        if self.result_structure is not None:
+            return assemble(self.result_structure, results, &place)
         return tuple(results) if self.flat else self.build(results)
 
 

@@ -33,22 +33,32 @@ cdef object call_quickly(object callable, PyObject** args, size_t nargsf, PyObje
     cdef object out = None
     cdef Replay replay
     cdef list replays = self.replays
-    cdef Size i
+    cdef list ends
+    cdef tuple outs
+    cdef PyObject** leaves
+    cdef Size i, nleaves
     if names:
         out = out_of(args + nargs, <tuple>names)
     for i in range(0 if traces else len(replays)):
         if i >= len(replays):           # another thread has dropped a replay meanwhile
             break
         replay = <Replay>replays[i]
-        if replay.accepts(args, nargs):
+        leaves, nleaves = args, nargs
+        if replay.structure is not None:
+            ends = ends_of(replay.structure, args, nargs)
+            if ends is None:
+                continue
+            leaves, nleaves = items_of_list(ends), len(ends)
+        if replay.accepts(leaves, nleaves):
             if i:
                 bring_forward(replays, replay)
             if out is None:
-                return replay.finish(replay.replay(args, None))
-            if replay.build is None or (replay.flat and type(out) is tuple):
-                replay.replay(args, [out] if replay.build is None else list(out))
-                return out
-            break
+                return replay.finish(replay.replay(leaves, None))
+            outs = replay.outs_of(out)
+            if outs is None:
+                break
+            replay.replay(leaves, outs)
+            return out
     return self.call_slowly(tuple([<object>args[i] for i in range(nargs)]), out)
 
 
@@ -68,6 +78,10 @@ cdef object out_of(PyObject** values, tuple names):
 
 cdef PyObject** items_of(tuple items) noexcept:
     return (<PyTupleObject*>items).ob_item
+
+
+cdef PyObject** items_of_list(list items) noexcept:
+    return (<PyListObject*>items).ob_item
 
 
 def vectorcalled(cls):

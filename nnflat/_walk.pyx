@@ -20,10 +20,13 @@ cdef extern from "Python.h":
     PyObject* PyTuple_GET_ITEM(PyObject*, Py_ssize_t) noexcept
     Py_ssize_t PyTuple_GET_SIZE(PyObject*) noexcept
     void* Py_TYPE(PyObject*) noexcept
+    PyObject* PyCell_GET(PyObject*) noexcept
+    bint PyCell_Check(PyObject*) noexcept
+    bint PyWeakref_CheckRef(PyObject*) noexcept
 
 
 cdef enum Access:
-    BY_KEY, BY_INDEX_OF_LIST, BY_INDEX_OF_TUPLE, BY_ATTRIBUTE, BY_CHILDREN
+    BY_KEY, BY_INDEX_OF_LIST, BY_INDEX_OF_TUPLE, BY_ATTRIBUTE, BY_CELL, BY_REFERENCE, BY_CHILDREN
 
 
 cdef inline PyObject* item_of_dict(PyObject* container, PyObject* key, Py_ssize_t position) except? NULL:
@@ -200,14 +203,10 @@ cdef struct Link:
 cdef class Watch:
     """What mutable containers held: `links` are (container, position, key, child, children).
 
-    The child is an item of the container (dict, list) or an attribute; or, where `children` is a function, one of the
+    The child is an item of the container (dict, list), an attribute (of the object itself, or of what a weak reference
+    leads to), or what the cell of a closure holds; or, where `children` is a function, one of the
     children that it gives.
     """
-
-    cdef Link* link
-    cdef Py_ssize_t n
-    cdef bint asks  # whether a container has to be asked for its children
-    cdef list links
 
     def __init__(self, list links not None):
         cdef Py_ssize_t i
@@ -224,13 +223,17 @@ cdef class Watch:
                 self.link[i].access, self.asks = BY_CHILDREN, True
             elif isinstance(container, list):
                 self.link[i].access = BY_INDEX_OF_LIST
+            elif PyCell_Check(<PyObject*>container):
+                self.link[i].access = BY_CELL
+            elif PyWeakref_CheckRef(<PyObject*>container):
+                self.link[i].access = BY_REFERENCE
             else:
                 self.link[i].access = BY_KEY if isinstance(container, dict) else BY_ATTRIBUTE
 
     def __dealloc__(self):
         PyMem_Free(self.link)
 
-    def changed(self):
+    cpdef Py_ssize_t changed(self) except -2:
         """Return the number of the first link whose container holds something else now, or -1."""
         cdef Py_ssize_t i
         cdef dict given = {} if self.asks else None  # the children of each container that has to be asked for them
@@ -239,12 +242,16 @@ cdef class Watch:
                 return i
         return -1
 
-    cdef inline bint holds(self, Py_ssize_t i, dict given) except -1:
+    cdef bint holds(self, Py_ssize_t i, dict given) except -1:
         cdef const Link* link = &self.link[i]
         if link.access == BY_KEY:
             return item_of_dict(link.container, link.key, link.position) == link.child
         if link.access == BY_INDEX_OF_LIST:
             return item_of_list(link.container, link.position) == link.child
+        if link.access == BY_CELL:
+            return PyCell_GET(link.container) == link.child
+        if link.access == BY_REFERENCE:
+            return getattr((<object>link.container)(), <object>link.key, None) is <object>link.child
         if link.access == BY_ATTRIBUTE:
             return getattr(<object>link.container, <object>link.key, None) is <object>link.child
         number = <size_t>link.container

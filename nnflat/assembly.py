@@ -19,7 +19,7 @@ def select(conditions: Any, choices: Any, default: Any = 0) -> Any:
 def choose(index: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
     n = len(choices)
     index = {"raise": index, "clip": np.clip(index, 0, n - 1), "wrap": np.remainder(index, n)}[mode]
-    return select([index == i for i in range(n)], list(choices))
+    return select([np.equal(index, i) for i in range(n)], list(choices))
 
 
 def piecewise(x: Any, conditions: Any, functions: Any, *args: Any, **kwargs: Any) -> Any:
@@ -49,7 +49,7 @@ def insert(x: Any, places: Any, values: Any, axis: Any = None) -> Any:
 
 
 def column_stack(arrays: Any) -> Any:
-    return np.concatenate([x[:, None] if x.ndim == 1 else np.atleast_2d(x) for x in arrays], axis=1)
+    return np.concatenate([np.reshape(x, (-1, 1)) if np.ndim(x) == 1 else np.atleast_2d(x) for x in arrays], axis=1)
 
 
 def block(arrays: Any) -> Any:

@@ -325,7 +325,8 @@ def pull_call(node: Node, cotangents: list[Cotangent], needed: list[bool], gated
     ufunc = function if isinstance(function, np.ufunc) else OPERATORS.get(name)
     if ufunc is not None and not kwargs and len(node.operands) <= len(args):
         operand_of = {id(x): wanted for x, wanted in zip(node.operands, needed, strict=True)}
-        found = apply_rules(ufunc, node, cotangents, [operand_of.get(id(x), False) for x in args], gated, args)
+        found = apply_rules(ufunc, node, cotangents, [operand_of.get(id(x), False) for x in args], gated,
+                            tuple(array_of_list(x) for x in args))
         return aligned(node, args, found)
     rule = CALLS.get(function) or CALLS.get(name)
     if rule is not None:
@@ -336,7 +337,17 @@ def pull_call(node: Node, cotangents: list[Cotangent], needed: list[bool], gated
     composition = composition_of(function, name)
     if composition is None:
         raise missing(node, f"np.{name}")
-    return recompute(composition, node, cotangents, needed, args, kwargs)
+
+    def of_arrays(*args: Any, **kwargs: Any) -> Any:
+        return composition(*[array_of_list(x) for x in args], **kwargs)
+
+    return recompute(of_arrays, node, cotangents, needed, args, kwargs)
+
+
+def array_of_list(x: Any) -> Any:
+    """Return a list of Python numbers as the array that NumPy takes it for; anything else as it is."""
+    numbers = type(x) is list and all(type(end) in (bool, int, float, complex) for end in take_apart(x)[0])
+    return np.asarray(x) if numbers else x
 
 
 def composition_of(function: Callable[..., Any], name: str) -> Callable[..., Any] | None:

@@ -107,7 +107,7 @@ def _add_play(commands: Any, common: argparse.ArgumentParser) -> None:
     play = commands.add_parser("play", parents=[common], help="play an evolved policy, or draw it playing")
     play.set_defaults(command=_play)
     play.add_argument("file", metavar="FILE", help="a policy that `nnflat evolve` has written")
-    play.add_argument("--episodes", type=_count, default=1, help="so many (default: %(default)s)")
+    play.add_argument("--episodes", type=_count, default=1, help="how many to play (default: %(default)s)")
     play.add_argument("--render", metavar="GIF", help="write an animation of them")
 
 
@@ -236,13 +236,17 @@ def _print_report(report: dict[str, Any], *, as_json: bool) -> None:
     solved = threshold is not None and report["fitness"] >= threshold
     goal = "" if threshold is None else f" ({'solved' if solved else 'not solved'}: {threshold:g} is needed)"
     print(f"{report['environment']}: mean return {report['fitness']:.2f} over 100 fresh episodes{goal}")
-    rule = report["stopped_by"]
-    end = {"generations": "stopped", "interrupted": "interrupted"}.get(rule, f"stopped by {rule}")
     print(
-        f"{end} after {report['generations']:,} generations, {report['evaluations']:,} evaluations, "
+        f"{_end(report)} after {report['generations']:,} generations, {report['evaluations']:,} evaluations, "
         f"{report['steps']:,} steps"
     )
     print(f"wrote {report['policy']} and {report['curve']}")
+
+
+def _end(report: dict[str, Any]) -> str:
+    rule = report["stopped_by"]
+    plain = {"generations": "stopped", "epochs": "stopped", "interrupted": "interrupted"}
+    return plain.get(rule, f"stopped by {rule}")
 
 
 # ---- play --------------------------------------------------------------------------------------------------
@@ -264,10 +268,12 @@ def _play(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(report | ({"render": options.render} if render else {})))
         return OK
-    print(f"{env_id}: mean return {report['mean']:.2f} over {options.episodes} episodes")
+    print(f"{env_id}: mean return {report['mean']:.2f} over {options.episodes} episode{'s' * (options.episodes > 1)}")
     if render:
         print(f"wrote {options.render}, {len(pictures)} pictures")
     return OK
+
+
 # ---- train -------------------------------------------------------------------------------------------------
 
 
@@ -329,7 +335,7 @@ def _as_text(report: dict[str, Any]) -> str:
     value = f"{report['test']:.2%}" if report["measure"] == "accuracy" else f"{report['test']:.3f}"
     return (
         f"{report['data']}: test {report['measure']} {value}, {report['parameters']:,} parameters\n"
-        f"stopped by {report['stopped_by']} after {report['epochs']} epochs, best was {report['best_epoch']}\n"
+        f"{_end(report)} after {report['epochs']} epochs, best was {report['best_epoch']}\n"
         f"wrote {report['model']} and {report['curve']}"
     )
 

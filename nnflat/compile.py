@@ -23,8 +23,8 @@ from typing import Any, overload
 
 import numpy as np
 
-from nnflat._replay import Caller, Form, Replay, vectorcalled
-from nnflat.captured import with_traced_arrays
+from nnflat._replay import Caller, Form, Replay, is_plain, vectorcalled
+from nnflat.captured import watch_over, with_traced_arrays
 from nnflat.context import TraceError, active, tracing
 from nnflat.explain import explain
 from nnflat.plan import Plan, plan
@@ -42,8 +42,7 @@ class Traces:
     """The plans of one function under one set of options. It does not know the function, which it would keep alive."""
 
     def __init__(self) -> None:
-        self.replays: list[Replay] = []         # of arguments that are ends themselves
-        self.nested: dict[Structure, list[Replay]] = {}
+        self.replays: list[Replay] = []         # most recently used first
         self.eager: list[Replay] = []           # forms whose tape was refused (C1)
         self.plans: dict[Replay, Plan] = {}
         self.warned = False
@@ -57,7 +56,9 @@ class Program(Caller):
     The first call with arguments of a new form runs the function two or three times, so it has to be pure: no
     printing, no random numbers, no hidden state. Arrays that it closes over (weights, say) are read at each call, as
     NumPy would; so is what NumPy computes from them alone, where they are in closures, globals, defaults, or in a tree
-    (an object that is no tree, see `nnflat.tree.register`, is not looked into). Python numbers are constants.
+    (an object that is no tree, see `nnflat.tree.register`, is not looked into). A name, an item or an attribute that
+    holds another array since is traced anew: writing in place (`weight -= step`) is cheaper. Python numbers are
+    constants, and so are objects with attributes that names hold.
     """
 
     def __init__(self, fn: Callable[..., Any], *, static: str | Sequence[str] = (), max_traces: int = 32) -> None:
@@ -93,7 +94,8 @@ class Program(Caller):
             replay = self.find(leaves, structure)
             if replay is None:
                 return deliver(self.first_call(leaves, structure), out)
-        outs = None if out is None else take_apart(out)[0]
+        outs = None if out is None else tuple([end for i, end in enumerate(targets(out, replay.shape))
+                                               if i not in replay.constant_results])
         results = replay(leaves, outs)
         return out if out is not None else replay.structured(results)
 
@@ -108,16 +110,12 @@ class Program(Caller):
 
     def find(self, leaves: tuple[Any, ...], structure: Structure) -> Replay | None:
         """Return the replay for leaves of these forms, and make it the most recent one."""
-        replays = self.replays_of(structure)
-        found = next((replay for replay in replays if replay.matches(leaves)), None)
+        replays, wanted = self.traces.replays, of_containers(structure)
+        found = next((replay for replay in replays if replay.structure == wanted and replay.matches(leaves)), None)
         if found is not None:
             replays.remove(found)
             replays.insert(0, found)
         return found
-
-    def replays_of(self, structure: Structure) -> list[Replay]:
-        simple = structure is not None and all(part is None for part in structure[2])
-        return self.traces.replays if simple else self.traces.nested.setdefault(structure, [])
 
     def first_call(self, leaves: tuple[Any, ...], structure: Structure) -> Any:
         forms = [self.form_of(leaf, i) for i, leaf in enumerate(self.static_leaves(leaves, structure))]
@@ -151,7 +149,8 @@ class Program(Caller):
         return Form(kind_of(value), array.dtype, value=type(value))
 
     def keep(self, planned: Plan, structure: Structure) -> None:
-        traces, replays = self.traces, self.replays_of(structure)
+        traces, replays = self.traces, self.traces.replays
+        planned.replay.structure = of_containers(structure)
         replays.insert(0, planned.replay)
         traces.plans[planned.replay] = planned
         if len(traces.plans) > self.max_traces:
@@ -159,14 +158,11 @@ class Program(Caller):
                 traces.warned = True
                 warnings.warn(f"{self!r} has more than max_traces={self.max_traces} forms of arguments; "
                               f"{self.what_changes(replays)}", RuntimeWarning, stacklevel=5)
-            oldest = replays[-1] if len(replays) > 1 else next(iter(traces.plans))
-            del traces.plans[oldest]
-            for each in (traces.replays, *traces.nested.values()):
-                if oldest in each:
-                    each.remove(oldest)
+            del traces.plans[replays.pop()]
 
     def what_changes(self, replays: list[Replay]) -> str:
-        if len(replays) < 2:
+        if len(replays) < 2 or replays[0].structure != replays[1].structure or (
+                len(replays[0].forms) != len(replays[1].forms)):
             return "the structure of its arguments keeps changing"
         for i, (new, old) in enumerate(zip(replays[0].forms, replays[1].forms, strict=True)):
             if new.describe() != old.describe():
@@ -251,10 +247,21 @@ def trace_and_plan(fn: Callable[..., Any], leaves: Sequence[Any], forms: Sequenc
             raise impure(f"a result was {end!r}, then {other!r}")
         constants.append(None if is_traced(end) or type(end) is np.ndarray else (end,))
     planned = plan(trace.tape, results, list(forms))
-    planned.replay.build, planned.replay.flat = builder(shape, constants)
+    shape_results(planned.replay, shape, constants)
+    planned.replay.watch = watch_over(trace.links, [array for _, array, _ in planned.replay.captured])
+    trace.links = again.links = ()          # they hold the function, which its traces must not
     if [instruction.action for instruction in planned.replay.instructions] == ["repeat"]:
         planned.replay.threads, planned.replay.share = getattr(fn, "threads", 1), share
     return planned, [value_of(end) for end, constant in zip(ends, constants, strict=True) if constant is None]
+
+
+def shape_results(replay: Replay, shape: Structure, constants: list[Any]) -> None:
+    """Tell a replay what to make of its results, and where an `out` has them."""
+    replay.build, replay.flat = builder(shape, constants)
+    replay.shape = shape
+    replay.constant_results = frozenset(i for i, constant in enumerate(constants) if constant is not None)
+    if not any(constants) and is_plain(shape):
+        replay.result_structure = shape
 
 
 def trace_once(fn: Callable[..., Any], args: tuple[Any, ...]) -> Any:
@@ -349,6 +356,12 @@ def argument_names(fn: Callable[..., Any], static: tuple[str, ...]) -> tuple[lis
     return names, frozenset(names.index(name) for name in static)
 
 
+def of_containers(structure: Structure) -> Structure:
+    """Return the structure of arguments; None where they are ends themselves, as most are."""
+    assert structure is not None
+    return None if all(part is None for part in structure[2]) else structure
+
+
 def count_ends(structure: Structure) -> int:
     return 1 if structure is None else sum(count_ends(part) for part in structure[2])
 
@@ -416,11 +429,30 @@ def deliver(result: Any, out: Any) -> Any:
     """Copy a result into `out`, where it is given."""
     if out is None:
         return result
-    for end, target in zip(take_apart(result)[0], take_apart(out)[0], strict=True):
+    ends, structure = take_apart(result)
+    pairs = [(end, target) for end, target in zip(ends, targets(out, structure), strict=True) if is_number_like(end)]
+    for end, target in pairs:
         if type(target) is not np.ndarray:
             raise TypeError(f"out needs an array of shape {np.shape(end)}; got {type(target).__name__}")
         if target.shape != np.shape(end) or target.dtype != as_array(end).dtype:
             raise ValueError(f"out has shape {target.shape} and dtype {target.dtype}; the function gives "
                              f"{np.shape(end)} and {as_array(end).dtype}")
+    for end, target in pairs:
         target[...] = end
     return out
+
+
+def targets(out: Any, structure: Structure) -> tuple[Any, ...]:
+    """Return the ends of `out`, which needs the structure of the result."""
+    ends, given = take_apart(out)
+    if given != structure:
+        raise ValueError(f"out needs {described(structure)}, as the function gives; got {described(given)}")
+    return tuple(ends)
+
+
+def described(structure: Structure) -> str:
+    if structure is None:
+        return "an array"
+    cls, keys, parts, _ = structure
+    children = [f"{key}{f' ({described(part)})' * (part is not None)}" for key, part in zip(keys, parts, strict=True)]
+    return f"a {cls.__name__} of {', '.join(children) or 'nothing'}"

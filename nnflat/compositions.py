@@ -66,7 +66,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     if isinstance(axes, int):
         left, right = list(range(a.ndim - axes, a.ndim)), list(range(axes))
     else:
-        left, right = ([each] if isinstance(each, int) else list(each) for each in axes)
+        left, right = ([each] if np.ndim(each) == 0 else list(each) for each in axes)
     left, right = [axis % a.ndim for axis in left], [axis % b.ndim for axis in right]
     mine = [axis for axis in range(a.ndim) if axis not in left]
     its = [axis for axis in range(b.ndim) if axis not in right]

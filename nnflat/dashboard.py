@@ -35,12 +35,12 @@ def build(suite: Path, *, run: bool = False, quick: bool = False) -> Path:
     Beside the page stands `report.html`, which opens from disk and needs neither server nor script.
     """
     if find_spec("asv") is None:
-        raise ImportError("the dashboard needs asv: pip install 'nnflat[bench]'")
+        raise ImportError("the dashboard needs asv: pip install asv")
     shutil.copytree(suite / "reference" / "asv", suite / "results", dirs_exist_ok=True)
     _measure(suite, None if run else "just-discover", quick=quick)
     _python(suite, "-m", "asv", "publish")
-    _python(suite, "offline.py")
     _python(suite, "report.py", "html/report.html")
+    _python(suite, "offline.py")
     return suite / "html"
 
 

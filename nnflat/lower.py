@@ -38,7 +38,7 @@ NO_BROADCAST, ASSUME_ELEMENTWISE = 0x8000000, 0x40000000
 UFUNC_ITERATOR = EXTERNAL_LOOP | REFS_OK | ZEROSIZE_OK | BUFFERED | GROWINNER | DELAY_BUFALLOC
 REDUCE_ITERATOR = UFUNC_ITERATOR | REDUCE_OK | DONT_NEGATE_STRIDES
 
-STRIDE_BITS = {"power", "float_power"}
+STRIDE_BITS = {"power", "float_power", "fmin", "fmax"}     # the last two: the sign of zero where both signs meet
 REVERSED_BITS = {"multiply", "square", "absolute"}
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from nnflat._replay import Replay
 from nnflat.backward import captured, differentiating, is_inexact, pull_back, variable
-from nnflat.compile import Program, same_bits
+from nnflat.compile import NUMBERS, Program, same_bits
 from nnflat.context import TraceError, active, differentiated, entered_errstate, tracing, user_line
 from nnflat.plan import Plan, plan
 from nnflat.structure import put_together, take_apart
@@ -117,13 +117,29 @@ def stack_trees(trees: Sequence[Any]) -> Any:
 
 
 def stack_rows(rows: Sequence[Any]) -> Any:
-    if rows[0] is None or isinstance(rows[0], str):
+    if is_constant(rows[0]):
         return rows[0]
-    first = np.asarray(rows[0])
-    stacked = np.empty((len(rows), *first.shape), first.dtype)
+    shape, dtype = form_of_rows(rows)
+    stacked = np.empty((len(rows), *shape), dtype)
     for i, row in enumerate(rows):
         stacked[i] = row
     return stacked
+
+
+def form_of_rows(rows: Sequence[Any]) -> tuple[tuple[int, ...], np.dtype]:
+    """Return the shape that all rows have, and the dtype that holds each of them (Python numbers are weak)."""
+    values = [value_of(row) for row in rows]
+    arrays = [as_array(value) for value in values]
+    shapes = {array.shape: None for array in arrays}
+    if len(shapes) > 1:
+        raise ValueError(f"rows need one shape to be stacked; got {', '.join(str(shape) for shape in shapes)}")
+    return arrays[0].shape, np.result_type(*{value if type(value) in NUMBERS else array.dtype
+                                                   for value, array in zip(values, arrays, strict=True)})
+
+
+def is_constant(end: Any) -> bool:
+    """Whether an end of a tree is the same for all rows: there is nothing of it to stack or to carry."""
+    return end is None or isinstance(end, str)
 
 
 def scan(fn: Callable[[Any, Any], tuple[Any, Any]], carry: Any, xs: Any = None, *,
@@ -156,6 +172,8 @@ def scan(fn: Callable[[Any, Any], tuple[Any, Any]], carry: Any, xs: Any = None, 
         return None if xs is None else put_together(structure, iter([end[i] for end in ends]))
 
     trace = active()
+    if trace is not None and any(is_constant(end) for end in take_apart(carry)[0]):
+        return scan_without_constants(trace, fn, carry, xs, length)
     if trace is not None and differentiated():
         return scan_differentiated(trace, fn, carry, xs, steps)
     if trace is not None:
@@ -287,14 +305,16 @@ def map_traced(trace: Trace, fn: Callable[..., Any], ends: Sequence[Any], axes: 
         return [row_window(as_array(value_of(end)), axis, i) for end, axis in walked]
 
     inner, results, shape = trace_row(trace, call, values(0))
-    results = [end if is_traced(end) or isinstance(end, np.ndarray) else np.asarray(end) for end in results]
+    given, results = results, [end if is_traced(end) or isinstance(end, np.ndarray) else np.asarray(end)
+                               for end in results if not is_constant(end)]
     body = plan_body(inner, results, [True] * len(results))
     stacked = [np.empty((rows, *np.shape(value_of(end))), as_array(value_of(end)).dtype) for end in results]
     moving = [(as_array(value_of(end)), 0, as_array(value_of(end)).strides[axis]) for end, axis in walked]
     run_natively(body, rows, moving, stacked, [])
     check_row(stacked, results, 0, "vmap")
     if rows > 1:
-        check_row(stacked, trace_row(trace, call, values(rows - 1))[1], rows - 1, "vmap")
+        last = trace_row(trace, call, values(rows - 1))[1]
+        check_row(stacked, [end for end in last if not is_constant(end)], rows - 1, "vmap")
     outputs = [trace.output(value) for value in stacked]
     moved = [(window, array.strides[axis]) for window, (array, _, _), (_, axis) in
              zip(windows, moving, walked, strict=True)]
@@ -302,7 +322,8 @@ def map_traced(trace: Trace, fn: Callable[..., Any], ends: Sequence[Any], axes: 
     record(trace, "vmap", repetition(body, rows, moved, body.outside, steps, []))
     if differentiated():
         link_map(trace, call, walked, captured_in(inner, results), outputs)
-    return put_together(shape, iter(outputs))
+    each = iter(outputs)
+    return put_together(shape, iter([end if is_constant(end) else next(each) for end in given]))
 
 
 def row_window(array: np.ndarray, axis: int, i: int) -> tuple[Any, np.ndarray]:
@@ -348,7 +369,29 @@ def scan_traced(trace: Trace, fn: Callable[..., Any], carry: Any, ends: Sequence
 def stack_traced(ys: Sequence[Any]) -> Any:
     _, structure = take_apart(ys[0])
     columns = zip(*[take_apart(y)[0] for y in ys], strict=True)
-    return put_together(structure, iter([None if column[0] is None else np.stack(column) for column in columns]))
+    return put_together(structure, iter([column[0] if is_constant(column[0]) else np.stack(column)
+                                         for column in columns]))
+
+
+def scan_without_constants(trace: Trace, fn: Callable[..., Any], carry: Any, xs: Any,
+                           length: int | None) -> tuple[Any, Any]:
+    """Scan over the arrays of a carry; its constants stay what they are."""
+    ends, structure = take_apart(carry)
+
+    def whole(arrays: Sequence[Any]) -> Any:
+        each = iter(arrays)
+        return put_together(structure, iter([end if is_constant(end) else next(each) for end in ends]))
+
+    def step(arrays: Any, x: Any) -> tuple[Any, Any]:
+        after, y = fn(whole(arrays), x)
+        found, form = take_apart(after)
+        if form != structure or any((is_constant(old) or is_constant(new)) and old != new
+                                    for old, new in zip(ends, found, strict=True)):
+            raise trace.fail("the carry of a scan comes back in another structure", "the structure that it came in")
+        return [end for end in found if not is_constant(end)], y
+
+    arrays, ys = scan(step, [end for end in ends if not is_constant(end)], xs, length=length)
+    return whole(arrays), ys
 
 
 @dataclass(frozen=True, eq=False)
@@ -400,7 +443,8 @@ def form_of(end: Any) -> tuple[Any, ...]:
 def repeat_steps(trace: Trace, step: Step, carry_ends: Sequence[Any], carry_structure: Any, ends: Sequence[Any],
                  start: int, steps: int, unrolled: Sequence[Any]) -> tuple[Any, Any]:
     rows = steps - start
-    ys = [end for end in step.ys if end is not None]
+    ys = [end for end in step.ys if not is_constant(end)]
+    check_unrolled(trace, unrolled, ys)
     body = plan_body(step.inner, [*step.carries, *ys], [False] * len(step.carries) + [True] * len(ys))
     first = [carry_window(end)[1] for end in carry_ends]
     moving = [(array, start * array.strides[0], array.strides[0]) for array in (as_array(value_of(e)) for e in ends)]
@@ -419,7 +463,7 @@ def repeat_steps(trace: Trace, step: Step, carry_ends: Sequence[Any], carry_stru
     carry = put_together(carry_structure, iter([like_kind(value_of(new), end) for new, end in
                                                 zip(step.carries, final, strict=True)]))
     each = iter(outputs)
-    return carry, put_together(step.structure, iter([None if y is None else next(each) for y in step.ys]))
+    return carry, put_together(step.structure, iter([y if is_constant(y) else next(each) for y in step.ys]))
 
 
 def like_kind(eager: Any, end: Tracer) -> Tracer:
@@ -430,10 +474,18 @@ def like_kind(eager: Any, end: Tracer) -> Tracer:
     return Tracer(end.owner, value, end.window)
 
 
+def check_unrolled(trace: Trace, unrolled: Sequence[Any], ys: Sequence[Any]) -> None:
+    """Refuse results of the unrolled steps that do not fit among the others."""
+    for column in zip(ys, *[[end for end in take_apart(y)[0] if not is_constant(end)] for y in unrolled], strict=True):
+        if form_of_rows(column)[1] != as_array(value_of(column[0])).dtype:
+            raise trace.fail("a scan gives rows of a wider dtype first",
+                             "a carry that has the dtype of what the function returns")
+
+
 def fill_unrolled(trace: Trace, outputs: Sequence[Tracer], unrolled: Sequence[Any]) -> None:
     """Copy what the unrolled steps gave to the first rows."""
     for i, y in enumerate(unrolled):
-        for output, end in zip(outputs, [end for end in take_apart(y)[0] if end is not None], strict=True):
+        for output, end in zip(outputs, [end for end in take_apart(y)[0] if not is_constant(end)], strict=True):
             output.value[i] = value_of(end)
             row = output.value[i, ...]
             trace.add("copy", "copy", [trace.window(end)], [output.window.over(row, output.value)])
@@ -446,7 +498,7 @@ def verified(trace: Trace, step: Step, body: Body, rows: int, moving: Sequence[t
     one = [np.empty_like(value[:1]) for value in stacked]
     after = run_natively(body, 1, moving, one, first)
     check_row([*[value[None] for value in after], *one],
-              [*step.carries, *[y for y in step.ys if y is not None]], 0, "scan")
+              [*step.carries, *[y for y in step.ys if not is_constant(y)]], 0, "scan")
     if rows == 1:
         for value, row in zip(stacked, one, strict=True):
             value[...] = row
@@ -456,7 +508,7 @@ def verified(trace: Trace, step: Step, body: Body, rows: int, moving: Sequence[t
     values = [(like_value(old, new), new) for old, new in zip(step.carries, before, strict=True)]
     again = trace_row(trace, step.call, [*values, *row_windows(ends, steps - 1)])[1]
     check_row([*[value[None] for value in last], *[value[-1:] for value in stacked]],
-              [end for end in again if end is not None], 0, "scan")
+              [end for end in again if not is_constant(end)], 0, "scan")
     return last
 
 
@@ -489,7 +541,7 @@ def link_map(trace: Trace, call: Callable[[list[Any]], Any], walked: Sequence[tu
             assert inside is not None
             mine = [variable(inside, value) if want else value for value, want in zip(values, wanted, strict=True)]
             with differentiating():
-                results = take_apart(call(mine))[0]
+                results = [end for end in take_apart(call(mine))[0] if not is_constant(end)]
             return pulled_row(list(zip(results, arrived, strict=True)), [], mine, wanted, shared, totals)
 
         rows = [np.moveaxis(end, axis, 0) for end, axis in zip(ends, axes, strict=True)]

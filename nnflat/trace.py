@@ -30,6 +30,7 @@ class Trace:
         self.error: TraceError | None = None
         self.plain: list[tuple[Any, Window]] = []
         self.entered: dict[Window, np.ndarray] = {}
+        self.links: Sequence[Any] = ()          # on the way to what the function closes over
         self.kept: list[tuple[Operation, Tracer]] | None = None      # what each operation gave, where that is wanted
 
     # operands

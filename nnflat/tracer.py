@@ -111,6 +111,12 @@ class Tracer:
     def __setitem__(self, index: Any, value: Any) -> None:
         raise current().fail("an assignment to elements of a traced value", "np.where or np.concatenate")
 
+    def __copy__(self) -> Any:
+        return self.copy("K") if isinstance(self.value, np.ndarray) else self
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.__copy__()
+
     def __contains__(self, value: Any) -> bool:
         raise current().fail("`in` on a traced value", "np.any(x == value) with np.where")
 

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from nnflat import files, random
+from nnflat._figure import empty_figure
 from nnflat.compile import CACHE, compile
 from nnflat.grad import value_and_grad
 from nnflat.layout import Layout, destructure
@@ -64,19 +65,14 @@ class History(dict):
 
     def plot(self, path: str | PathLike[str] | None = None) -> Any:
         """Draw the losses by epoch, and the best one, as a matplotlib Figure; save it where `path` is given."""
-        try:
-            from matplotlib.figure import Figure
-        except ImportError:
-            raise ImportError("a learning curve needs matplotlib: pip install 'nnflat[demo]'") from None
-        figure = Figure(layout="constrained")
-        axes = figure.add_subplot()
+        figure, axes = empty_figure()
         for name in ("loss", "validation"):
             if name in self:
                 axes.plot(self["epoch"], self[name], label=name)
         if self.best_epoch:
             axes.axvline(self.best_epoch, color="grey", linestyle=":", label=f"best: epoch {self.best_epoch}")
         axes.set(xlabel="epoch", ylabel="loss")
-        axes.legend()
+        axes.legend(edgecolor="none")
         if path is not None:
             figure.savefig(path)
         return figure
@@ -163,10 +159,11 @@ def fit(
     if layout.size == 0:
         raise ValueError("the model has no parameters to train")
     steps = Steps(layout, loss, optimizer)
-    try_loss(steps, flat, examples, batch_size, seed)
+    for columns in [examples] if held_out is None else [examples, held_out]:
+        try_loss(steps, flat, columns, batch_size, seed)
     run = Run(flat, optimizer.init(flat), flat)
     if resume and checkpoint is not None and os.path.exists(checkpoint):
-        run = load_run(checkpoint, run, settings(examples, batch_size, seed))
+        run = load_run(checkpoint, run, settings(examples, held_out, batch_size, seed))
     trainer = Trainer(steps, run, examples, held_out, batch_size, seed, checkpoint)
     try:
         trainer.stopped_by = trainer.train(epochs, patience, tuple(callbacks), shown(epochs, enabled=progress))
@@ -183,6 +180,8 @@ def fit(
 
 def check_counts(**counts: int) -> None:
     for name, value in counts.items():
+        if not isinstance(value, int | np.integer):
+            raise TypeError(f"{name} needs an int; got {value!r}")
         if value < 1:
             raise ValueError(f"{name} needs to be at least 1; got {value}")
 
@@ -298,7 +297,7 @@ class Trainer:
                  batch_size: int, seed: int, checkpoint: str | PathLike[str] | None) -> None:
         self.steps, self.run, self.data, self.validation = steps, run, data, validation
         self.size, self.seed, self.checkpoint = min(batch_size, len(data[0])), seed, checkpoint
-        self.settings = settings(data, batch_size, seed)
+        self.settings = settings(data, validation, batch_size, seed)
         self.saved = self.started = time.monotonic()
         self.before = sum(run.columns.get("seconds", [0.0])[-1:])
         self.stopped_by = ""
@@ -327,7 +326,7 @@ class Trainer:
         while (batch := self.run.batch) < whole + (rest > 0):
             count = 1 if batch >= whole else min(CHUNK - batch % CHUNK, whole - batch)
             rows = order[batch * self.size:(batch + count) * self.size]
-            batches = tuple(x[rows].reshape(count, -1, *x.shape[1:]) for x in self.data)
+            batches = tuple(x[rows].reshape(count, len(rows) // count, *x.shape[1:]) for x in self.data)
             keys = random.fold(self.seed, 2, epoch, np.arange(batch, batch + count))
             if not self.run_batches(keys, batches):
                 return False
@@ -393,16 +392,18 @@ class Trainer:
     def save(self) -> None:
         run = self.run
         tree = {"flat": run.flat, "best": run.best, "state": run.state, "losses": np.array(run.losses, float),
-                "columns": {name: np.array(column, float) for name, column in run.columns.items()}}
+                "columns": {name: np.array(column) for name, column in run.columns.items()}}
         meta = self.settings | {"epoch": run.epoch, "batch": run.batch, "best_epoch": run.best_epoch,
                                 "best_value": repr(run.best_value), "names": sorted(run.columns)}
         files.save(os.fspath(self.checkpoint), tree, meta=meta)  # type: ignore[arg-type]
         self.saved = time.monotonic()
 
 
-def settings(data: Sequence[np.ndarray], batch_size: int, seed: int) -> dict[str, Any]:
+def settings(data: Sequence[np.ndarray], validation: Sequence[np.ndarray] | None, batch_size: int,
+             seed: int) -> dict[str, Any]:
     """Return what has to be the same for a run to be resumed."""
-    return {"examples": len(data[0]), "batch_size": batch_size, "seed": seed}
+    held_out = None if validation is None else len(validation[0])
+    return {"examples": len(data[0]), "validation": held_out, "batch_size": batch_size, "seed": seed}
 
 
 def load_run(path: str | PathLike[str], fresh: Run, wanted: dict[str, Any]) -> Run:
@@ -411,12 +412,13 @@ def load_run(path: str | PathLike[str], fresh: Run, wanted: dict[str, Any]) -> R
     for name, value in wanted.items():
         if meta.get(name) != value:
             raise ValueError(f"{os.fspath(path)} is of a run with {name}={meta.get(name)}; this one has {value}")
+    state = tree["state"]
     for name, mine, its in (("weights", fresh.flat, tree["flat"]), *(
-            (f"state {key}", fresh.state[key], tree["state"].get(key)) for key in fresh.state)):
-        if its is None or its.shape != mine.shape or its.dtype != mine.dtype:
+            (f"state {key}", fresh.state.get(key), state.get(key)) for key in {**fresh.state, **state})):
+        if mine is None or its is None or its.shape != mine.shape or its.dtype != mine.dtype:
             raise ValueError(f"{os.fspath(path)} has other {name} than this model and optimizer")
     columns = {name: tree["columns"][name].tolist() for name in meta["names"]}
-    return Run(tree["flat"], tree["state"], tree["best"], float(meta["best_value"]), meta["best_epoch"], meta["epoch"],
+    return Run(tree["flat"], state, tree["best"], float(meta["best_value"]), meta["best_epoch"], meta["epoch"],
                meta["batch"], tree["losses"].tolist(), columns)
 
 

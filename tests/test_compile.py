@@ -1,5 +1,6 @@
 """compile: the law on random programs, and what a program does with its arguments, captured arrays and results."""
 
+import copy
 import functools
 import gc
 import operator
@@ -11,6 +12,8 @@ import sys
 import threading
 import tracemalloc
 import warnings
+import weakref
+from collections import OrderedDict, namedtuple
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +23,7 @@ from hypothesis import strategies as st
 from law import check, random_case, recorded
 
 import nnflat as nf
+from nnflat import tree
 from nnflat.context import TraceError
 
 X = np.random.default_rng(0).standard_normal((4, 5)).astype(np.float32)
@@ -81,6 +85,68 @@ def test_arguments_may_be_trees_numbers_scalars_and_statics():
         assert given["sum"].dtype == expected["sum"].dtype == np.float64
         assert (given["name"], given["none"]) == ("left", None)
     assert len(program.traces.plans) == 1
+
+
+TREES = {
+    "dict": lambda x: {"a": x, "b": x + 1},
+    "nested": lambda x: {"a": [x, (x + 1, {})], "b": ()},
+    "list": lambda x: [x, x + 1],
+    "ordered": lambda x: OrderedDict(a=x, b=x + 1),
+    "named": lambda x: Pair(x, x + 1),
+}
+Pair = namedtuple("Pair", "left right")
+
+
+@pytest.mark.parametrize("make", TREES.values(), ids=TREES)
+def test_trees_go_in_and_come_out_as_they_are_and_may_be_written_in_place(make):
+    def function(tree, scale):
+        return nf.tree.map(lambda leaf: leaf * scale, tree)
+
+    program = nf.compile(function)
+    for value in (1.0, 2.0, 3.0):
+        tree, out = make(np.full(3, value)), make(np.zeros(3))
+        made, written = program(tree, 2.0), program(tree, 2.0, out=out)
+        for result in (made, written):
+            assert type(result) is type(tree)
+            pairs = zip(nf.tree.items(result), nf.tree.items(function(tree, 2.0)), strict=True)
+            assert all(path == other and np.array_equal(a, b) for (path, a), (other, b) in pairs)
+        assert written is out
+        assert program(tree, 2.0, out=tree) is tree
+    assert len(program.traces.plans) == 1
+
+
+@pytest.mark.parametrize("other", [
+    {"b": X, "a": X}, {"a": X}, {"a": X, "b": X, "c": X}, {"a": X, "d": X}, [X, X], (X, X), {"a": X, "b": [X]},
+    OrderedDict(a=X, b=X), {"a": X, "b": None}, {"a": X, "b": X[0]}, X,
+])
+def test_a_tree_of_another_structure_is_traced_anew(other):
+    def total(tree):
+        return sum(leaf.sum() for leaf in nf.tree.leaves(tree))
+
+    program = nf.compile(total)
+    for arranged in ({"a": X, "b": 2 * X}, other, {"a": X, "b": 2 * X}):
+        assert program(arranged) == total(arranged)
+    assert len(program.traces.plans) == 2
+
+
+@pytest.mark.parametrize("out", [
+    {"b": np.zeros(3), "a": np.zeros(3)}, {"a": np.zeros(3)}, [np.zeros(3)] * 2, np.zeros(3),
+    {"a": np.zeros(3), "b": [np.zeros(3)]},
+])
+def test_an_out_of_another_structure_is_refused_before_anything_is_written(out):
+    program = nf.compile(lambda x: {"a": x, "b": x + 1})
+    program(np.ones(3))
+    with pytest.raises((TypeError, ValueError), match="out"):
+        program(np.ones(3), out=out)
+    assert not any(leaf.any() for leaf in nf.tree.leaves(out))
+
+
+def test_an_out_keeps_what_is_no_array_in_it():
+    program, out = nf.compile(lambda x: {"a": x * 2, "name": "left", "n": None}), {"a": np.zeros(3), "name": 0, "n": 0}
+    for scale in (1.0, 2.0):
+        assert program(np.full(3, scale), out=out) is out
+        assert out["a"].tolist() == [2 * scale] * 3
+    assert (out["name"], out["n"]) == (0, 0)
 
 
 def test_python_numbers_are_weak_and_may_change_without_a_new_trace():
@@ -202,6 +268,116 @@ def test_methods_partials_and_defaults_capture_too():
         assert np.array_equal(program(X), (scaler.scale + 1) * X + shift * 2 + shift * 3)
         scaler.scale += 1
         shift += 1
+
+
+class Net:
+    """An object that is no tree."""
+
+    def __init__(self):
+        self.weight = np.ones(5)
+
+    def __call__(self, x):
+        return x * self.weight
+
+    def with_program(self):
+        self.program = nf.compile(lambda x: x * self.weight)
+        return self.program
+
+
+class Node(Net):
+    """The same as a tree."""
+
+
+tree.register(Node)
+
+
+def in_a_closure():
+    weight = np.ones(5)
+
+    def bind(other):
+        nonlocal weight
+        weight = other
+
+    return (lambda x: x * weight), bind
+
+
+def in_a_global():
+    return (lambda x: x * WEIGHT), lambda other: globals().update(WEIGHT=other)
+
+
+def in_containers():
+    trees = {"layers": [{"weight": np.ones(5)}]}
+    return (lambda x: x * trees["layers"][0]["weight"]), lambda other: trees["layers"][0].update(weight=other)
+
+
+def in_a_list():
+    weights = [np.ones(5)]
+    return functools.partial(lambda w, x: x * w[0], weights), lambda other: weights.__setitem__(0, other)
+
+
+def in_an_attribute(kind, function):
+    net = kind()
+    return function(net), lambda other: setattr(net, "weight", other)
+
+
+WEIGHT = np.ones(5)
+REBOUND = {
+    "closure": in_a_closure, "global": in_a_global, "containers": in_containers, "list": in_a_list,
+    "attribute": lambda: in_an_attribute(Net, lambda net: net),
+    "attribute of a tree": lambda: in_an_attribute(Node, lambda net: net),
+    "attribute by a method": lambda: in_an_attribute(Net, lambda net: net.__call__),
+    "attribute by a closure": lambda: in_an_attribute(Node, lambda net: lambda x: net(x)),
+}
+
+
+@pytest.mark.parametrize("make", REBOUND.values(), ids=REBOUND.keys())
+def test_an_array_that_is_bound_anew_is_read(make):
+    fn, bind = make()
+    program = nf.compile(fn)
+    for other in (np.ones(5), np.full(5, 2.0), np.full(5, 3.0, np.float32), np.full((4, 1), 4.0)):
+        bind(other)
+        for _ in range(2):
+            assert np.array_equal(program(X), X * other)
+        other += 1
+        assert np.array_equal(program(X), X * other)
+
+
+def test_a_model_that_is_bound_anew_is_read():
+    model = (np.ones(5), "frozen")
+    program = nf.compile(lambda x: x * model[0])
+    program(X)
+    model = (np.full(5, 2.0), "frozen")
+    assert np.array_equal(program(X), X * 2.0)
+
+
+@pytest.mark.parametrize("kind", [Net, Node])
+def test_an_object_with_a_program_of_its_own_is_freed(kind):
+    net = kind()
+    program = net.with_program()
+    program(X)
+    net.weight = np.full(5, 2.0)
+    assert np.array_equal(program(X), X * 2.0)
+    alive = weakref.ref(net)
+    del net, program
+    gc.collect()
+    assert alive() is None
+
+
+def test_a_partial_of_arrays_alone_captures_them():
+    weight = np.ones(5)
+    program = nf.compile(functools.partial(np.multiply, weight))
+    for _ in range(2):
+        assert np.array_equal(program(X), X * weight)
+        weight += 1
+
+
+def test_copies_are_traced():
+    run = lambda x: (copy.copy(x), copy.deepcopy({"x": x})["x"], copy.deepcopy(x[0, 0]))  # noqa: E731
+    for x in (X, X.T):
+        for result, wanted in zip(nf.compile(run)(x), run(x), strict=True):
+            assert type(result) is type(wanted)
+            assert result.strides == wanted.strides
+            assert np.array_equal(result, wanted)
 
 
 def test_a_captured_array_that_changed_its_shape_is_traced_anew():

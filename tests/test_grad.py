@@ -577,3 +577,25 @@ def test_cotangents_and_tangents_of_another_form_are_refused():
 def test_what_has_no_rule_says_so(fn):
     with pytest.raises(TypeError, match="derivative rule"):
         nf.grad(lambda x: np.sum(fn(x)))(X)
+
+
+V = np.array([0.3, 0.7, 1.2, 2.0])
+LISTS = {
+    "dot": lambda x: np.dot([1.0, 2, 3, 4], x) ** 2, "inner": lambda x: np.inner([1.0, 2, 3, 4], x) ** 2,
+    "kron": lambda x: np.kron([1.0, 2], x) ** 2, "matmul": lambda x: np.matmul([1.0, 2, 3, 4], x) ** 2,
+    "tensordot": lambda x: np.tensordot([[1.0, 2], [3, 4]], x.reshape(2, 2), [[0], [1]]) ** 2,
+    "tensordot of two axes": lambda x: np.tensordot(x.reshape(2, 2), [[1.0, 2], [3, 4]], [0, 1]) ** 2,
+    "insert": lambda x: np.insert(x, [0, 2], [5.0, 6]) ** 2, "choose": lambda x: np.choose([0, 1, 1, 0], [x, x**2]),
+    "cross": lambda x: np.cross([1.0, 2, 3], x[:3]) ** 2, "maximum": lambda x: np.maximum([1, 0, 1, 0], x) ** 2,
+    "column_stack": lambda x: np.column_stack([x, [1, 2, 3, 4]]) ** 2,
+    "convolve": lambda x: np.convolve([1.0, 2], x) ** 2,
+    "polyval": lambda x: np.polyval([1.0, 2], x) ** 2, "interp": lambda x: np.interp(x, [0, 1, 3], [0, 1, 9]) ** 2,
+    "piecewise": lambda x: np.piecewise(x, [[True, False, True, False]], [lambda v: v**3, lambda v: v]),
+}
+
+
+@pytest.mark.parametrize("run", LISTS.values(), ids=LISTS.keys())
+def test_a_list_of_numbers_is_an_operand_as_an_array_is(run):
+    steps = 1e-6 * np.eye(4)
+    slopes = np.array([np.sum(run(V + step) - run(V - step)) / 2e-6 for step in steps])
+    assert np.allclose(nf.grad(lambda x: np.sum(run(x)))(V), slopes, rtol=1e-6, atol=1e-8)

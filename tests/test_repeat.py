@@ -11,6 +11,7 @@ from law import check_rows
 from programs import array, make_program
 
 import nnflat as nf
+from nnflat.context import TraceError
 
 RNG = np.random.default_rng(0)
 W1, B1, W2 = (RNG.standard_normal(shape).astype(np.float32) for shape in ((6, 4, 8), (6, 8), (6, 8, 2)))
@@ -140,6 +141,52 @@ def test_a_carry_that_changes_its_form_once_is_unrolled():
     assert given[0] == expected[0]
     assert type(given[0]) is type(expected[0])
     assert np.array_equal(given[1], expected[1])
+
+
+@pytest.mark.parametrize("start", [None, ("no state", None), (np.zeros(4), None, "h")])
+def test_what_is_neither_array_nor_number_goes_through_as_it_is(start):
+    def step(carry, x):
+        after = (carry[0] + x**3, *carry[1:]) if isinstance(carry, tuple) and len(carry) == 3 else carry
+        return after, (x**3, None, "row")
+
+    scanned, mapped = lambda xs: nf.scan(step, start, xs), nf.vmap(lambda x: step(start, x), 0)
+    for run in (scanned, mapped.fn):
+        (given, gives), (wanted, wants) = nf.compile(run)(X), run(X)
+        assert gives[1:] == wants[1:] == (None, "row")
+        assert np.array_equal(gives[0], wants[0])
+        assert str(given) == str(wanted)
+        assert np.allclose(nf.grad(lambda xs, run=run: np.sum(run(xs)[1][0]))(X), 3 * X**2)
+        assert np.allclose(nf.hvp(lambda xs, run=run: np.sum(run(xs)[1][0]))(X, X), 6 * X**2)
+
+
+def test_a_constant_of_a_carry_that_changes_is_refused():
+    with pytest.raises(TypeError, match="structure"):
+        nf.compile(lambda xs: nf.scan(lambda c, x: ((c[0], "b"), x), (1.0, "a"), xs))(X)
+
+
+@pytest.mark.parametrize("start", [0, 0.0, True, np.float32(0), np.int8(0)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_of_several_dtypes_are_stacked_in_the_one_that_holds_them(start, dtype):
+    run = lambda c, xs: nf.scan(lambda c, x: (c + x, c), c, xs)[1]  # noqa: E731
+    xs = np.array([0.5, 0.25, 2.0, 3.0], dtype)
+    wanted = run(start, xs)
+    assert np.array_equal(wanted, [0 + start, 0.5 + start, 0.75 + start, 2.75 + start])
+    assert_same(nf.compile(run)(start, xs), wanted)
+
+
+def assert_same(given, wanted):
+    assert given.dtype == wanted.dtype
+    assert np.array_equal(given, wanted)
+
+
+def test_rows_that_would_need_a_wider_dtype_than_the_last_or_another_shape_are_refused():
+    narrow = lambda xs: nf.scan(lambda c, x: ((c * x).astype(np.float32), c), np.ones(4), xs)  # noqa: E731
+    grown = lambda xs: nf.scan(lambda c, x: (c + x[None], c), np.ones(4), xs)  # noqa: E731
+    with pytest.raises(TraceError, match="wider dtype"):
+        nf.compile(narrow)(X)
+    for run in (grown, nf.compile(grown)):
+        with pytest.raises(ValueError, match="one shape"):
+            run(X)
 
 
 def test_a_carry_that_never_keeps_its_form_is_refused():

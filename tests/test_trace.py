@@ -8,6 +8,7 @@ import operator
 import numpy as np
 import pytest
 from law import compare
+from programs import BINARY
 
 import nnflat as nf
 from nnflat.context import TraceError
@@ -319,6 +320,24 @@ def test_an_arg_reduction_finds_what_numpy_finds(name, axis, order, dtype):
         for array in (case, case.copy()):
             compare((program(array),), (getattr(np, name)(array, axis=axis),))
         assert "call" not in {operation.kind for operation in program.trace(case).operations}
+
+
+EDGES = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, 0.5]
+SHAPES = [((3, 4), (4,)), ((4, 3), (4, 1)), ((3, 1), (1, 5)), ((12,), (12,)), ((5, 9), (5, 9)), ((2, 3, 4), (3, 1)),
+          ((33,), ())]
+
+
+@pytest.mark.parametrize("ufunc", BINARY, ids=lambda ufunc: ufunc.__name__)
+@pytest.mark.parametrize("dtype", "efdFD")
+def test_edges_meet_in_broadcast_operands_as_they_do_in_numpy(ufunc, dtype):
+    """Where a loop stands in its vector may decide: which chunks NumPy's iterator makes is part of the result."""
+    rng = np.random.default_rng(0)
+    for left, right in SHAPES:
+        a, b = (rng.choice(EDGES, shape).astype(dtype) for shape in (left, right))
+        with np.errstate(all="ignore"), contextlib.suppress(TypeError):
+            expected = ufunc(a, b)
+            compare((nf.compile(lambda a, b: ufunc(a, b))(a, b),), (expected,))
+            compare((nf.compile(lambda a, b: ufunc(a + 0, b))(a, b),), (ufunc(a + 0, b),))
 
 
 @pytest.mark.parametrize("ufunc", [np.matmul, np.vecdot, np.matvec, np.vecmat])

@@ -199,6 +199,41 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
         run(nn.Dense(3, 1, rng=np.random.default_rng(0)), checkpoint=path, resume=True)
     with pytest.raises(ValueError, match="state"):
         run(net(), checkpoint=path, resume=True, optimizer=optim.SGD(0.1, momentum=0.9))
+    with pytest.raises(ValueError, match="state"):      # a rule with less of it
+        run(net(), checkpoint=path, resume=True, optimizer=optim.SGD(0.1))
+    with pytest.raises(ValueError, match="validation=None"):
+        run(net(), checkpoint=path, resume=True, validation=regression(9))
+
+
+def test_a_resumed_history_has_the_dtypes_of_one_without_a_break(tmp_path):
+    path = tmp_path / "run.npz"
+    run(net(), checkpoint=path, epochs=2)
+    resumed, whole = run(net(), checkpoint=path, resume=True, epochs=3), run(net(), epochs=3)
+    assert {name: column.dtype for name, column in resumed.items()} == {
+        name: column.dtype for name, column in whole.items()}
+
+
+def test_labels_for_validation_that_are_out_of_range_raise_before_training():
+    def loss(model, x, labels):
+        return nn.cross_entropy(model(x), labels)
+
+    model, labels = nn.Dense(3, 2, rng=np.random.default_rng(0)), np.zeros(70, int)
+    before = weights(model)
+    with pytest.raises(ValueError, match="labels need to be in"):
+        run(model, (regression()[0], labels), loss=loss, validation=(regression()[0], labels + 2))
+    assert_array_equal(weights(model), before)
+
+
+def test_columns_without_elements_are_batched():
+    x, y = regression()
+    history = run(net(), (x, y, np.zeros((70, 0))), loss=lambda model, x, y, none: squared(model, x, y))
+    assert_array_equal(history["loss"], run(net())["loss"])
+
+
+@pytest.mark.parametrize("name", ["epochs", "batch_size", "patience"])
+def test_counts_need_to_be_integers(name):
+    with pytest.raises(TypeError, match=f"{name} needs an int; got 2.0"):
+        run(net(), **{name: 2.0})
 
 
 def test_a_loss_that_draws_gets_a_key_of_its_own_for_each_batch():

@@ -13,6 +13,8 @@ from nnflat.random import fold
 
 __all__ = ["play", "write_gif"]
 
+SAMPLED = 8  # pictures whose colours all share: a palette each takes eight times as long
+
 
 def play(
     env_id: str, policy: Callable[..., Any], *, episodes: int = 1, seed: int = 0, render: bool = False
@@ -57,7 +59,7 @@ def _stepper(policy: Any) -> Callable[[NDArray[Any]], NDArray[Any]]:
 
 
 def write_gif(path: str | PathLike[str], pictures: list[NDArray[np.uint8]], *, seconds: float = 1 / 30) -> None:
-    """Write pictures as an animation that repeats.
+    """Write pictures of one size as an animation that repeats, in the 256 colours that some of them have most.
 
     Raises
     ------
@@ -68,5 +70,6 @@ def write_gif(path: str | PathLike[str], pictures: list[NDArray[np.uint8]], *, s
         from PIL import Image
     except ImportError:
         raise ImportError("animations need Pillow: pip install pillow") from None
-    first, *rest = [Image.fromarray(picture) for picture in pictures]
+    colours = Image.fromarray(np.concatenate(pictures[:: -(-len(pictures) // SAMPLED)])).quantize()
+    first, *rest = [Image.fromarray(each).quantize(palette=colours, dither=Image.Dither.NONE) for each in pictures]
     first.save(path, format="GIF", save_all=True, append_images=rest, duration=round(1000 * seconds), loop=0)

@@ -6,6 +6,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from nnflat._figure import empty_figure
+
 __all__ = ["Result"]
 
 
@@ -58,8 +60,7 @@ class Result:
         ImportError
             If matplotlib is not installed.
         """
-        figure = _figure()
-        axes = figure.add_subplot()
+        figure, axes = empty_figure()
         marker = "o" if self.generations == 1 else ""
         for name, colour in (("best", "tab:orange"), ("mean", "tab:blue")):
             axes.plot(self.history["generation"], self.history[name], color=colour, marker=marker, label=name)
@@ -68,22 +69,7 @@ class Result:
         end = f"theta at the end: {self.fitness:.4g}"
         axes.plot([self.generations], [self.fitness], color="black", marker="*", linestyle="", label=end)
         axes.set(xlabel="generation", ylabel="fitness")
-        axes.xaxis.get_major_locator().set_params(integer=True)
-        axes.grid(alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False, loc="best")
+        axes.legend(edgecolor="none")
         if path is not None:
             figure.savefig(path)
         return figure
-
-
-def _figure() -> Any:
-    """Return an empty figure that needs no display and no pyplot."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ImportError("plots need matplotlib: pip install 'nnflat[demo]'") from None
-    figure = Figure(figsize=(7, 4), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure

@@ -1,7 +1,6 @@
 """Rules with a rate an element, from running means of the gradient and of its square."""
 
 # The signature of `direction` is that of `Descent`.
-# ruff: noqa: ANN
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
