@@ -608,6 +608,7 @@ cdef class Plan:
     cdef Py_ssize_t size
     cdef Py_ssize_t nbytes
     cdef cnp.dtype dtype
+    cdef int type_num
     cdef tuple dtypes
     cdef int real
     cdef int lanes
@@ -617,7 +618,7 @@ cdef class Plan:
     def __init__(self, shapes, strides, tuple dtypes not None, offsets, cnp.dtype dtype not None):
         cdef Py_ssize_t i, k = 0, nd
         self.dtype, self.dtypes, self.n, self.size = dtype, dtypes, len(dtypes), offsets[len(dtypes)]
-        self.nbytes = self.size * dtype.itemsize
+        self.nbytes, self.type_num = self.size * dtype.itemsize, dtype.num
         self.real, self.lanes = real_of(dtype.num), lanes_of(dtype.num)
         self.simple, self.mixed = True, False
         self.release()
@@ -677,7 +678,7 @@ cdef class Plan:
         """Return whether `out` is a vector that the leaves can be copied into as it stands."""
         return (
             cnp.PyArray_CheckExact(out)
-            and cnp.PyArray_TYPE(<cnp.ndarray>out) == self.dtype.num
+            and cnp.PyArray_TYPE(<cnp.ndarray>out) == self.type_num
             and cnp.PyArray_ISNOTSWAPPED(<cnp.ndarray>out)
             and PyArray_NDIM(<cnp.ndarray>out) == 1
             and PyArray_DIMS(<cnp.ndarray>out)[0] == self.size
