@@ -209,8 +209,10 @@ def dot(function: Handler) -> Handler:
 
 
 def plain_matrix(x: Any) -> bool:
+    """Whether BLAS takes x as it stands: else `dot` copies it, and `matmul` does not."""
     return (type(x) is np.ndarray and x.dtype.char in "fd" and x.dtype.isnative and x.flags.aligned
-            and x.ndim in (1, 2) and all(stride > 0 for stride in x.strides) and x.size > 1)
+            and x.ndim in (1, 2) and all(stride > 0 for stride in x.strides) and x.size > 1
+            and (x.ndim == 1 or x.itemsize in x.strides))
 
 
 def outer(trace: Trace, a: Any, b: Any) -> Any:

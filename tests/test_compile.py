@@ -461,6 +461,14 @@ def test_an_errstate_inside_that_raises_leaves_out_as_it_was():
         assert all(np.array_equal(*pair) for pair in zip(out, before, strict=True))
 
 
+def test_products_of_what_blas_does_not_take_as_it_stands_warn_as_numpy_does():
+    rng = np.random.default_rng(0)
+    program = nf.compile(lambda x, y: np.inner(x, y))
+    for _ in range(300):
+        x, y = rng.choice([1, np.inf, -np.inf, np.nan, 0.5], (2, 3, 16)).astype(np.float32)[:, :, :8:2]
+        assert recorded(program, [x[0], y])[1] == recorded(np.inner, [x[0], y])[1]
+
+
 def test_an_errstate_inside_belongs_to_its_operations_and_the_rest_to_the_caller():
     def function(x):
         with np.errstate(divide="ignore"):
