@@ -57,6 +57,17 @@ def test_acrobot_reaches_minus_90(seed):
     assert result(strategy, es.Gym("Acrobot-v1", model, layout), 25).fitness >= -90
 
 
+@pytest.mark.parametrize("seed", [0])
+def test_lunar_lander_continuous_reaches_230_with_a_linear_policy(seed):
+    pytest.importorskip("Box2D")
+    model, theta, layout = policy("LunarLanderContinuous-v3", (), seed)
+    optimizer, sigma = optim.ClipUp(0.15, max_speed=0.3), 4.5 / theta.size**0.5
+    strategy = es.PGPE(0 * theta, maximize=True, pop=200, sigma=sigma, optimizer=optimizer, seed=seed)
+    gym = es.Gym("LunarLanderContinuous-v3", model, layout, normalize=True)
+    assert result(strategy, gym, 60, chunk=200).fitness >= 230
+    gym.close()
+
+
 def split_digits():
     """Return features and labels of 1,437 digits to learn from and 360 to be judged by."""
     load_digits = pytest.importorskip("sklearn.datasets").load_digits
