@@ -25,8 +25,6 @@ class Bar:
     @property
     def name(self) -> str:
         """Return the benchmark with its parameters, as one looks it up."""
-        if self.benchmark in (NOT_YET, SCRIPT):
-            return self.benchmark
         return f"{self.benchmark}({', '.join(map(str, self.case))})"
 
     @property
@@ -61,8 +59,6 @@ def peer(issue: int, case: str, name: str, limit: float) -> Bar:
 
 MAIN = ("784-1024-10", "784-100-10", "4-32-2", "1000 x 16, tuple")
 IN_PLACE = ("load", "store", "restructure_out")
-NOT_YET = "none yet"
-SCRIPT = "bars_evolution.py"  # prints it; nothing is kept
 GROWTH = "flat.TenTimes.track_growth"
 TIMES = {"unit": "x"}
 NS, US, MS = {"unit": " ns", "scale": 1e9}, {"unit": " us", "scale": 1e6}, {"unit": " ms", "scale": 1e3}
@@ -133,7 +129,10 @@ BARS = [
     Bar(6, "table noise, n = 10^6, by a copy", "population.Table.track_ratio", ("generation",), 1.3, **TIMES),
     Bar(6, "Sep-CMA, n = 10,000", "population.SepCMA.track_min", ("generation",), at_most=5, **MS),
     Bar(6, "native CartPole", "population.CartPole.track_rate", (), at_least=2.6, unit=" M steps/s", scale=1e-6),
-    Bar(6, "gymnasium CartPole, policy and bookkeeping over the environment", SCRIPT, at_most=1.15, **TIMES),
-    Bar(6, "overhead of a generation, 2 processes, 1 M float32", SCRIPT, at_most=2, **MS),
-    Bar(6, "peak memory of run, n = 10^6, pop 256, by the population", NOT_YET, at_most=1, **TIMES),
+    *[Bar(6, f"gymnasium CartPole, {pop} policies by their environments", "population.Acting.track_ratio",
+          (pop, "policies"), at_most=0.15, **TIMES) for pop in (64, 1024)],
+    Bar(6, "a generation of nothing, 2 processes, 1 M float32", "population.Workers.track_min", ("generation",),
+        at_most=2, **MS),
+    Bar(6, "peak memory of run, n = 10^6, pop 256, by the population", "population.Memory.track_share", (), at_most=1,
+        **TIMES),
 ]
