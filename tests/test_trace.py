@@ -334,10 +334,19 @@ def test_edges_meet_in_broadcast_operands_as_they_do_in_numpy(ufunc, dtype):
     rng = np.random.default_rng(0)
     for left, right in SHAPES:
         a, b = (rng.choice(EDGES, shape).astype(dtype) for shape in (left, right))
-        with np.errstate(all="ignore"), contextlib.suppress(TypeError):
-            expected = ufunc(a, b)
-            compare((nf.compile(lambda a, b: ufunc(a, b))(a, b),), (expected,))
-            compare((nf.compile(lambda a, b: ufunc(a + 0, b))(a, b),), (ufunc(a + 0, b),))
+        with np.errstate(all="ignore"):
+            if accepts(ufunc, a, b):
+                compare((nf.compile(lambda a, b: ufunc(a, b))(a, b),), (ufunc(a, b),))
+                compare((nf.compile(lambda a, b: ufunc(a + 0, b))(a, b),), (ufunc(a + 0, b),))
+
+
+def accepts(ufunc, *arrays):
+    """Whether NumPy itself takes these; what compiles fails outside of this."""
+    try:
+        ufunc(*arrays)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 @pytest.mark.parametrize("ufunc", [np.matmul, np.vecdot, np.matvec, np.vecmat])
@@ -348,9 +357,8 @@ def test_products_along_axes_of_one_element_take_numpys_way(ufunc, dtype):
         for left, right, value in itertools.product(shapes, shapes, (-np.inf, 3.5, -0.0)):
             a, b = np.full(left, 1.5, dtype), np.full(right, 2.5, dtype)
             a.ravel()[0] = value
-            with contextlib.suppress(ValueError):
-                expected = ufunc(a, b)
-                compare((nf.compile(lambda a, b: ufunc(a, b))(a, b),), (expected,))
+            if accepts(ufunc, a, b):
+                compare((nf.compile(lambda a, b: ufunc(a, b))(a, b),), (ufunc(a, b),))
 
 
 def test_a_traced_vector_is_viewed_by_a_layout_without_a_copy():
