@@ -28,11 +28,12 @@ from nnflat.captured import watch_over, with_traced_arrays
 from nnflat.context import TraceError, active, tracing
 from nnflat.explain import explain
 from nnflat.plan import Plan, plan
-from nnflat.structure import Structure, put_together, take_apart
+from nnflat.structure import Structure, put_together, take_apart, targets
 from nnflat.tape import Window
 from nnflat.threads import one_blas_thread, share
 from nnflat.trace import Trace
 from nnflat.tracer import as_array, is_traced, kind_of, value_of
+from nnflat.verify import first_difference, same_bits, same_static
 
 NUMBERS = (float, int, complex, bool)
 CACHE: weakref.WeakKeyDictionary[Any, dict[Any, Traces]] = weakref.WeakKeyDictionary()
@@ -122,7 +123,7 @@ class Program(Caller):
         with one_blas_thread() if getattr(self.fn, "threads", 1) > 1 else nullcontext():
             planned, eager = trace_and_plan(self.fn, leaves, forms, structure)
             results = planned.replay(leaves)
-        bad = first_difference(results, eager, planned.replay)
+        bad = first_difference(results, eager)
         if bad is not None:
             self.traces.eager.append(planned.replay)
             warnings.warn(f"{self!r}: result {bad} of the tape is not NumPy's to the bit; this form of arguments "
@@ -379,39 +380,6 @@ def shared_traces(fn: Callable[..., Any], options: Any) -> Traces:
 
 # --- verifying ---------------------------------------------------------------------------------------------
 
-def first_difference(results: list[Any], eager: list[Any], replay: Replay) -> int | None:
-    for i, (result, wanted) in enumerate(zip(results, eager, strict=True)):
-        if not same_bits(as_array(result), as_array(wanted)):
-            return i
-    return None
-
-
-def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether two arrays are equal to the bit, but for the sign of a NaN."""
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return False
-    if a.tobytes() == b.tobytes():
-        return True
-    if a.dtype.kind not in "fc":
-        return False
-    if a.dtype.char in "gG":            # their bytes hold padding
-        return same_values(a.real, b.real) and same_values(a.imag, b.imag)
-    real = np.dtype(f"{a.dtype.byteorder}f{a.dtype.itemsize // 2}") if a.dtype.kind == "c" else a.dtype
-    x, y = np.ascontiguousarray(a).view(real), np.ascontiguousarray(b).view(real)
-    both = np.isnan(x) & np.isnan(y)
-    return np.where(both, 0, x).tobytes() == np.where(both, 0, y).tobytes()
-
-
-def same_values(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether real numbers are equal, signed zeros told apart."""
-    numbers = ~np.isnan(a)
-    return np.array_equal(a, b, equal_nan=True) and np.array_equal(np.signbit(a[numbers]), np.signbit(b[numbers]))
-
-
-def same_static(a: Any, b: Any) -> bool:
-    return a is b or (type(a) is type(b) and (a == b or (a != a and b != b)))
-
-
 def culprit(fn: Callable[..., Any], leaves: tuple[Any, ...], forms: Sequence[Form], structure: Structure) -> str:
     """Find the first operation whose replay is not what NumPy gave, and name it with its line."""
     trace, _, _ = run_traced(fn, leaves, forms, structure, keep=True)
@@ -440,19 +408,3 @@ def deliver(result: Any, out: Any) -> Any:
     for end, target in pairs:
         target[...] = end
     return out
-
-
-def targets(out: Any, structure: Structure) -> tuple[Any, ...]:
-    """Return the ends of `out`, which needs the structure of the result."""
-    ends, given = take_apart(out)
-    if given != structure:
-        raise ValueError(f"out needs {described(structure)}, as the function gives; got {described(given)}")
-    return tuple(ends)
-
-
-def described(structure: Structure) -> str:
-    if structure is None:
-        return "an array"
-    cls, keys, parts, _ = structure
-    children = [f"{key}{f' ({described(part)})' * (part is not None)}" for key, part in zip(keys, parts, strict=True)]
-    return f"a {cls.__name__} of {', '.join(children) or 'nothing'}"

@@ -15,13 +15,14 @@ import numpy as np
 
 from nnflat._replay import Replay
 from nnflat.backward import captured, differentiating, is_inexact, pull_back, variable
-from nnflat.compile import NUMBERS, Program, same_bits
+from nnflat.compile import NUMBERS, Program
 from nnflat.context import TraceError, active, differentiated, entered_errstate, tracing, user_line
 from nnflat.plan import Plan, plan
 from nnflat.structure import put_together, take_apart
 from nnflat.tape import Tape, Window
 from nnflat.trace import Trace
 from nnflat.tracer import Tracer, as_array, is_traced, kind_of, value_of
+from nnflat.verify import same_bits
 
 # --- the plain meaning -------------------------------------------------------------------------------------
 

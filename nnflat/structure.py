@@ -39,3 +39,19 @@ def put_together(structure: Structure, ends: Iterator[Any]) -> Any:
     if kind is None:
         raise TypeError(f"{cls.__qualname__} is no class of nodes here; register it with nnflat.tree.register")
     return kind.rebuild(cls, dict(zip(keys, children, strict=True)), aux)
+
+
+def targets(out: Any, structure: Structure) -> tuple[Any, ...]:
+    """Return the ends of `out`, which needs the structure of the result."""
+    ends, given = take_apart(out)
+    if given != structure:
+        raise ValueError(f"out needs {described(structure)}, as the function gives; got {described(given)}")
+    return tuple(ends)
+
+
+def described(structure: Structure) -> str:
+    if structure is None:
+        return "an array"
+    cls, keys, parts, _ = structure
+    children = [f"{key}{f' ({described(part)})' * (part is not None)}" for key, part in zip(keys, parts, strict=True)]
+    return f"a {cls.__name__} of {', '.join(children) or 'nothing'}"

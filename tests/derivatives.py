@@ -8,8 +8,9 @@ import numpy as np
 from numpy.testing import assert_allclose
 
 import nnflat as nf
-from nnflat.compile import same_bits, trace_once
+from nnflat.compile import trace_once
 from nnflat.grad import Gradient
+from nnflat.verify import same_bits
 
 
 def differences(fn, x, step=1e-6):

@@ -13,9 +13,10 @@ from programs import KINDS, derivable
 
 import nnflat as nf
 from nnflat import nn
-from nnflat.compile import same_bits, trace_once
+from nnflat.compile import trace_once
 from nnflat.context import TraceError
 from nnflat.grad import Gradient
+from nnflat.verify import same_bits
 
 # --- indices, operators, activations -----------------------------------------------------------------------
 
