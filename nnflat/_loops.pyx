@@ -55,6 +55,7 @@ cdef extern from "numpy/arrayobject.h":
 cdef int64_t LOWEST = <int64_t>(<uint64_t>1 << 63)
 
 ctypedef const cnp.npy_intp* Sizes
+ctypedef bint (*Overflows)(int64_t a, int64_t b, int64_t* made) noexcept nogil
 
 ctypedef fused Whole:
     int64_t
@@ -157,37 +158,28 @@ cdef void widen_to_float(char** args, Sizes dims, Sizes strides, Number* data) n
         (<float*>(args[1] + i * strides[1]))[0] = <float>(<Number*>(args[0] + i * strides[0]))[0]
 
 
-cdef void add_checked(char** args, Sizes dims, Sizes strides, void* data) noexcept nogil:
+cdef bint sum_overflows(int64_t a, int64_t b, int64_t* made) noexcept nogil:
+    made[0] = <int64_t>(<uint64_t>a + <uint64_t>b)
+    return (a ^ made[0]) & (b ^ made[0]) < 0
+
+
+cdef bint difference_overflows(int64_t a, int64_t b, int64_t* made) noexcept nogil:
+    made[0] = <int64_t>(<uint64_t>a - <uint64_t>b)
+    return (a ^ b) & (a ^ made[0]) < 0
+
+
+cdef bint product_overflows(int64_t a, int64_t b, int64_t* made) noexcept nogil:
+    made[0] = <int64_t>(<uint64_t>a * <uint64_t>b)
+    return (a == -1 and b == LOWEST) or (a != 0 and a != -1 and made[0] // a != b)
+
+
+cdef void compute_checked(char** args, Sizes dims, Sizes strides, void* overflows) noexcept nogil:
+    """args: a, b, what is made of them; the overflow flag says that one did not fit."""
     cdef cnp.npy_intp i
-    cdef int64_t a, b, sum
     for i in range(dims[0]):
-        a, b = (<int64_t*>(args[0] + i * strides[0]))[0], (<int64_t*>(args[1] + i * strides[1]))[0]
-        sum = <int64_t>(<uint64_t>a + <uint64_t>b)
-        if (a ^ sum) & (b ^ sum) < 0:
+        if (<Overflows>overflows)((<int64_t*>(args[0] + i * strides[0]))[0], (<int64_t*>(args[1] + i * strides[1]))[0],
+                                  <int64_t*>(args[2] + i * strides[2])):
             feraiseexcept(FE_OVERFLOW)
-        (<int64_t*>(args[2] + i * strides[2]))[0] = sum
-
-
-cdef void subtract_checked(char** args, Sizes dims, Sizes strides, void* data) noexcept nogil:
-    cdef cnp.npy_intp i
-    cdef int64_t a, b, difference
-    for i in range(dims[0]):
-        a, b = (<int64_t*>(args[0] + i * strides[0]))[0], (<int64_t*>(args[1] + i * strides[1]))[0]
-        difference = <int64_t>(<uint64_t>a - <uint64_t>b)
-        if (a ^ b) & (a ^ difference) < 0:
-            feraiseexcept(FE_OVERFLOW)
-        (<int64_t*>(args[2] + i * strides[2]))[0] = difference
-
-
-cdef void multiply_checked(char** args, Sizes dims, Sizes strides, void* data) noexcept nogil:
-    cdef cnp.npy_intp i
-    cdef int64_t a, b, product
-    for i in range(dims[0]):
-        a, b = (<int64_t*>(args[0] + i * strides[0]))[0], (<int64_t*>(args[1] + i * strides[1]))[0]
-        product = <int64_t>(<uint64_t>a * <uint64_t>b)
-        if (a == -1 and b == LOWEST) or (a != 0 and a != -1 and product // a != b):
-            feraiseexcept(FE_OVERFLOW)
-        (<int64_t*>(args[2] + i * strides[2]))[0] = product
 
 
 cdef void draw_narrow(char** args, Sizes dims, Sizes strides, void* transform) noexcept nogil:
@@ -283,9 +275,9 @@ SELECTS = {
 }
 
 CHECKED = {
-    "add": make_loop(add_checked, NULL, None),
-    "subtract": make_loop(subtract_checked, NULL, None),
-    "multiply": make_loop(multiply_checked, NULL, None),
+    "add": make_loop(compute_checked, <void*>sum_overflows, None),
+    "subtract": make_loop(compute_checked, <void*>difference_overflows, None),
+    "multiply": make_loop(compute_checked, <void*>product_overflows, None),
 }
 FOLDS = {
     "i": make_loop(<InnerLoop>fold_keys[int64_t], NULL, None),

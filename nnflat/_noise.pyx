@@ -66,25 +66,32 @@ cdef void signs64(uint64_t key, uint64_t start, void* out, Py_ssize_t n) noexcep
     write_signs(key, start, <double*>out, n)
 
 
+cdef inline void add_times(const real* drawn, real weight, real* total, Py_ssize_t n) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(n):
+        total[i] += weight * drawn[i]
+
+
+cdef inline void add_squares(const real* drawn, real weight, real* squares, Py_ssize_t n) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(n):
+        squares[i] += weight * (drawn[i] * drawn[i])
+
+
 cdef void add_rows(
     draw_t draw, const uint64_t* keys, const double* weights, const double* square_weights,
     Py_ssize_t rows, real* total, real* squares, Py_ssize_t n
 ) noexcept nogil:
     """Add the draws by each key, times its weight, to `total`; and their squares to `squares`, if there is one."""
     cdef real[CHUNK] drawn
-    cdef real weight
-    cdef Py_ssize_t first = 0, count, k, i
+    cdef Py_ssize_t first = 0, count, k
     while first < n:
         count = n - first if n - first < CHUNK else CHUNK
         for k in range(rows):
             draw(keys[k], first, drawn, count)
-            weight = <real>weights[k]
-            for i in range(count):
-                total[first + i] += weight * drawn[i]
+            add_times(<const real*>drawn, <real>weights[k], total + first, count)
             if squares != NULL:
-                weight = <real>square_weights[k]
-                for i in range(count):
-                    squares[first + i] += weight * (drawn[i] * drawn[i])
+                add_squares(<const real*>drawn, <real>square_weights[k], squares + first, count)
         first += count
 
 
@@ -94,19 +101,14 @@ cdef void add_held(
 ) noexcept nogil:
     """Do as `add_rows`, to the bit, with draws that are in memory."""
     cdef const real* drawn
-    cdef real weight
-    cdef Py_ssize_t first = 0, size, k, i
+    cdef Py_ssize_t first = 0, size, k
     while first < n:
         size = n - first if n - first < CHUNK else CHUNK
         for k in range(count):
             drawn = <const real*>(rows + k * stride) + first
-            weight = <real>weights[k]
-            for i in range(size):
-                total[first + i] += weight * drawn[i]
+            add_times(drawn, <real>weights[k], total + first, size)
             if squares != NULL:
-                weight = <real>square_weights[k]
-                for i in range(size):
-                    squares[first + i] += weight * (drawn[i] * drawn[i])
+                add_squares(drawn, <real>square_weights[k], squares + first, size)
         first += size
 
 
