@@ -113,12 +113,7 @@ def test_every_way_of_the_tape_gives_what_numpy_gives(suite, way):
         np.testing.assert_array_equal(calls[way](), calls["numpy"]())
 
 
-def test_the_bars_of_evolution_are_measured(monkeypatch, capsys):
-    monkeypatch.syspath_prepend(SUITE)
-    bars = importlib.import_module("bars_evolution")
-    monkeypatch.setattr(bars, "ROUNDS", 6)
-    monkeypatch.setattr(bars, "once", lambda call: (call(), 1e-3)[1])
-    bars.separable()
-    bars.processes(1_000)
-    bars.native(64, learning=2)
-    assert len(capsys.readouterr().out.splitlines()) == 6
+def test_every_way_of_a_generation_runs(suite):
+    population = next(module for module in suite if module.__name__ == "benchmarks.population")
+    for call in (*population.sep_cma().values(), *population.acting(64).values()):
+        call()
